@@ -1,0 +1,47 @@
+# Everything runs in a virtual environment that these targets make by themselves.
+#   make demo    the main job: train a translator, score it, look inside it (about two minutes after the install)
+#   make test    the tests
+#   make check   what CI runs: format, lint, types, import contract, tests
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+DEV_READY := $(VENV)/.dev-ready
+
+.PHONY: demo test check format lint types contract clean
+
+demo: $(READY)
+	$(BIN)/clearhead demo --out demo
+
+test: $(DEV_READY)
+	$(BIN)/pytest -n auto
+
+check: lint types contract test
+
+lint: $(DEV_READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(DEV_READY)
+	$(BIN)/mypy
+
+contract: $(DEV_READY)
+	$(BIN)/lint-imports --no-cache
+
+format: $(DEV_READY)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(READY): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	touch $@
+
+$(DEV_READY): pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $(READY) $@
+
+clean:
+	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,131 @@
+"""TOML text and `key=value` overrides in, typed, frozen, strict records out; every mistake names the nearest valid key.
+
+The records themselves live beside the thing they configure; this file holds only what they share.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import tomli_w
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+
+from clearhead.errors import ConfigError, MissingInputError, did_you_mean
+
+Tree = dict[str, Any]
+SomeRecord = TypeVar("SomeRecord", bound="Record")
+
+
+class Record(BaseModel):
+    """A frozen set of named, typed settings; the text under a field is its help."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, protected_namespaces=()
+    )
+
+
+def one_of(choices: Iterable[str], family: str) -> AfterValidator:
+    """A check for a field that names a member of a family's table."""
+    known = tuple(choices)
+
+    def check(name: str) -> str:
+        if name not in known:
+            raise ValueError(f"unknown {family}, {did_you_mean(name, known)}")
+        return name
+
+    return AfterValidator(check)
+
+
+def read_toml(path: Path) -> Tree:
+    """Read a TOML file into nested dictionaries."""
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8"))
+    except FileNotFoundError:
+        raise MissingInputError(f"there is no config file {path}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+
+
+def to_toml(record: Record) -> str:
+    """Write a record the way a person would: keys that are None are left out."""
+    return tomli_w.dumps(record.model_dump(exclude_none=True))
+
+
+def override(tree: Mapping[str, Any], assignments: Iterable[str]) -> Tree:
+    """Apply `section.key=value` assignments, where a value is TOML or, failing that, a plain string.
+
+    >>> override({"train": {"lr": 1.0}}, ["train.lr=3e-4", "train.optimizer=adamw"])
+    {'train': {'lr': 0.0003, 'optimizer': 'adamw'}}
+    """
+    result: Tree = {key: dict(value) if isinstance(value, dict) else value for key, value in tree.items()}
+    for assignment in assignments:
+        dotted, equals, text = assignment.partition("=")
+        if not equals or not dotted.strip():
+            raise ConfigError(f"--set takes section.key=value, not '{assignment}'")
+        *sections, key = dotted.strip().split(".")
+        place = result
+        for section in sections:
+            place = place.setdefault(section, {})
+            if not isinstance(place, dict):
+                raise ConfigError(f"'{section}' in '{dotted}' is a value, not a section")
+        place[key] = _toml_value(text.strip())
+    return result
+
+
+def _toml_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def build(record: type[SomeRecord], tree: Mapping[str, Any], where: str) -> SomeRecord:
+    """Check a tree against a record; all mistakes come back in one ConfigError that says where and what."""
+    try:
+        return record.model_validate(dict(tree))
+    except ValidationError as error:
+        complaints = [_complaint(record, dict(problem)) for problem in error.errors()]
+        raise ConfigError(f"{where}: " + "; ".join(complaints)) from None
+
+
+def _complaint(record: type[Record], problem: dict[str, Any]) -> str:
+    path = [str(part) for part in problem["loc"]]
+    dotted = ".".join(path)
+    if problem["type"] == "extra_forbidden":
+        parent = _record_at(record, path[:-1])
+        advice = did_you_mean(path[-1], parent.model_fields) if parent else "remove it"
+        return f"unknown key '{dotted}', {advice}"
+    if problem["type"] == "missing":
+        return f"'{dotted}' is missing"
+    reason = str(problem["msg"]).removeprefix("Value error, ")
+    reason = reason[:1].lower() + reason[1:]
+    return f"'{dotted}' = {problem['input']!r}: {reason}" if dotted else reason
+
+
+def _record_at(record: type[Record], path: Iterable[str]) -> type[Record] | None:
+    for name in path:
+        field = record.model_fields.get(name)
+        if field is None:
+            return None
+        kinds = [field.annotation, *get_args(field.annotation)]
+        nested = [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Record)]
+        if not nested:
+            return None
+        record = nested[0]
+    return record
+
+
+def describe(record: type[Record], prefix: str = "") -> list[tuple[str, str, str]]:
+    """All keys of a record with their default and their documentation, in reading order."""
+    rows: list[tuple[str, str, str]] = []
+    for name, field in record.model_fields.items():
+        nested = _record_at(record, [name])
+        if nested is not None:
+            rows.extend(describe(nested, f"{prefix}{name}."))
+        else:
+            default = "required" if field.is_required() else repr(field.default)
+            rows.append((f"{prefix}{name}", default, field.description or ""))
+    return rows
