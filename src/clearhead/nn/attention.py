@@ -1,0 +1,100 @@
+"""A stream in, the same stream mixed across positions out: projections and heads around one of the KERNELS.
+
+Multi-head, grouped-query and multi-query attention are one class: only `num_kv_heads` differs.
+"""
+
+from __future__ import annotations
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from clearhead.errors import ConfigError, choose
+from clearhead.nn.cache import KeyValueCache, KeyValues
+from clearhead.nn.kernels import KERNELS
+from clearhead.nn.positions import Positions
+
+
+def split_heads(x: Float[Tensor, "batch time width"], num_heads: int) -> Float[Tensor, "batch {num_heads} time _"]:
+    """Cut the features into heads: (batch, time, heads · head_dim) → (batch, heads, time, head_dim)."""
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+def merge_heads(x: Float[Tensor, "batch heads time head_dim"]) -> Float[Tensor, "batch time width"]:
+    """Lay the heads side by side again."""
+    return x.transpose(1, 2).flatten(2)
+
+
+class Attention(nn.Module):
+    """Self-attention, or with a `context` cross attention."""
+
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        *,
+        num_kv_heads: int | None = None,
+        head_dim: int | None = None,
+        projection_bias: bool = True,
+        dropout: float = 0.0,
+        kernel: str = "fused",
+    ) -> None:
+        super().__init__()
+        num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
+        if head_dim is None and dim % num_heads:
+            raise ConfigError(f"dim {dim} cannot be cut into {num_heads} heads: choose num_heads that divides it")
+        if num_kv_heads < 1 or num_heads % num_kv_heads:
+            raise ConfigError(f"num_heads {num_heads} must be a multiple of num_kv_heads {num_kv_heads}")
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
+        self.head_dim = head_dim or dim // num_heads
+        self.dropout = dropout
+        self.query = nn.Linear(dim, num_heads * self.head_dim, projection_bias)
+        self.key = nn.Linear(dim, num_kv_heads * self.head_dim, projection_bias)
+        self.value = nn.Linear(dim, num_kv_heads * self.head_dim, projection_bias)
+        self.output = nn.Linear(num_heads * self.head_dim, dim, projection_bias)
+        self.kernel: nn.Module = choose(KERNELS, kernel, "kernel")()
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch query dim"],
+        context: Float[Tensor, "batch key dim"] | KeyValues | None = None,
+        *,
+        allowed: Bool[Tensor, "#batch #heads #query key"] | None = None,
+        causal: bool = False,
+        positions: Positions | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> Float[Tensor, "batch query dim"]:
+        query = split_heads(self.query(x), self.num_heads)
+        bias = None
+        if context is None:
+            query, key, value = self._own_past(x, query, positions, cache)
+            if positions is not None:
+                bias = positions.bias(query.shape[2], key.shape[2], x.device)
+        else:
+            key, value = context if isinstance(context, KeyValues) else self.remember(context)
+        mixed = self.kernel(
+            query,
+            key,
+            value,
+            allowed=allowed,
+            bias=bias,
+            causal=causal and query.shape[2] > 1,
+            dropout=self.dropout if self.training else 0.0,
+        )
+        return self.output(merge_heads(mixed))
+
+    def remember(self, context: Float[Tensor, "batch key dim"]) -> KeyValues:
+        """The keys and values of a context, to be computed once and looked at many times."""
+        return KeyValues(
+            split_heads(self.key(context), self.num_kv_heads), split_heads(self.value(context), self.num_kv_heads)
+        )
+
+    def _own_past(
+        self, x: Tensor, query: Tensor, positions: Positions | None, cache: KeyValueCache | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        key, value = self.remember(x)
+        if positions is not None:
+            offset = cache.length if cache is not None else 0
+            query, key = positions.rotate(query, offset), positions.rotate(key, offset)
+        if cache is not None:
+            key, value = cache.append(key, value)
+        return query, key, value

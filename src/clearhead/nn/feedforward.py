@@ -1,0 +1,56 @@
+"""Each token in, each token out, on its own: widened, bent, narrowed.
+
+A new one is one class and one line in FEED_FORWARDS.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class FeedForward(nn.Module, ABC):
+    """Two linear maps with a bend between them; the subclass says which."""
+
+    def __init__(self, dim: int, ff_dim: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.inner = nn.Linear(dim, ff_dim)
+        self.outer = nn.Linear(ff_dim, dim)
+        self.dropout = nn.Dropout(dropout)
+
+    @abstractmethod
+    def bend(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time ff_dim"]: ...
+
+    def forward(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time dim"]:
+        return self.outer(self.dropout(self.bend(x)))
+
+
+class Relu(FeedForward):
+    """max(0, xW + b), as in the paper."""
+
+    def bend(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time ff_dim"]:
+        return F.relu(self.inner(x))
+
+
+class Gelu(FeedForward):
+    """The smooth bend of BERT, GPT and ViT."""
+
+    def bend(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time ff_dim"]:
+        return F.gelu(self.inner(x))
+
+
+class SwiGlu(FeedForward):
+    """One widened copy gates the other (Shazeer 2020): a third matrix, so use two thirds of the usual `ff_dim`."""
+
+    def __init__(self, dim: int, ff_dim: int, dropout: float = 0.0) -> None:
+        super().__init__(dim, ff_dim, dropout)
+        self.gate = nn.Linear(dim, ff_dim)
+
+    def bend(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time ff_dim"]:
+        return F.silu(self.gate(x)) * self.inner(x)
+
+
+FEED_FORWARDS: dict[str, type[FeedForward]] = {"relu": Relu, "gelu": Gelu, "swiglu": SwiGlu}

@@ -1,0 +1,184 @@
+"""Embedded tokens in, contextual vectors out: blocks of attention and feed-forward, and the builder that wires them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from clearhead.errors import ConfigError, choose
+from clearhead.nn import masks
+from clearhead.nn.attention import Attention
+from clearhead.nn.cache import BlockCache, KeyValueCache, KeyValues, StackCache
+from clearhead.nn.feedforward import FEED_FORWARDS, FeedForward
+from clearhead.nn.norms import NORMS, Norm
+from clearhead.nn.positions import POSITIONS, Positions
+from clearhead.nn.residual import RESIDUALS, Residual
+
+
+class Block(nn.Module):
+    """Look at oneself, look across where there is something to look at, think."""
+
+    def __init__(
+        self,
+        attention: Attention,
+        feedforward: FeedForward,
+        around: Callable[[], Residual],
+        cross: Attention | None = None,
+    ) -> None:
+        super().__init__()
+        self.attention, self.around_attention = attention, around()
+        self.cross = cross
+        self.around_cross = around() if cross is not None else None
+        self.feedforward, self.around_feedforward = feedforward, around()
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch time dim"],
+        *,
+        real: Bool[Tensor, "batch time"] | None = None,
+        allowed: Bool[Tensor, "#batch #heads #time key"] | None = None,
+        causal: bool = False,
+        positions: Positions | None = None,
+        context: Float[Tensor, "batch source dim"] | None = None,
+        context_allowed: Bool[Tensor, "batch 1 1 source"] | None = None,
+        cache: BlockCache | None = None,
+    ) -> Float[Tensor, "batch time dim"]:
+        past = cache.attention if cache is not None else None
+        x = self.around_attention(
+            x,
+            lambda h: self.attention(h, allowed=allowed, causal=causal, positions=positions, cache=past),
+            real,
+        )
+        if self.cross is not None and self.around_cross is not None:
+            cross, seen = self.cross, cache.cross if cache is not None and cache.cross is not None else context
+            x = self.around_cross(x, lambda h: cross(h, seen, allowed=context_allowed), real)
+        return self.around_feedforward(x, self.feedforward, real)
+
+
+class Stack(nn.Module):
+    """Positions, then blocks, then the norm that the residual arrangement may ask for."""
+
+    def __init__(
+        self,
+        blocks: list[Block],
+        positions: Positions,
+        final_norm: Norm | None,
+        *,
+        dropout: float = 0.0,
+        causal: bool = False,
+        window: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.positions = positions
+        self.dropout = nn.Dropout(dropout)
+        self.blocks = nn.ModuleList(blocks)
+        self.final_norm = final_norm
+        self.causal, self.window = causal, window
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch time dim"],
+        *,
+        real: Bool[Tensor, "batch time"] | None = None,
+        context: Float[Tensor, "batch source dim"] | None = None,
+        context_real: Bool[Tensor, "batch source"] | None = None,
+        cache: StackCache | None = None,
+    ) -> Float[Tensor, "batch time dim"]:
+        """Run the stack; `real` marks the tokens of `x` that are not padding, None when all are."""
+        offset = cache.length if cache is not None else 0
+        allowed = self._allowed(x, offset, real)
+        context_allowed = masks.padding(context_real) if context_real is not None else None
+        x = self.dropout(self.positions.embed(x, offset))
+        for index, block in enumerate(self.blocks):
+            x = block(
+                x,
+                real=real,
+                allowed=allowed,
+                causal=self.causal,
+                positions=self.positions,
+                context=context,
+                context_allowed=context_allowed,
+                cache=cache.blocks[index] if cache is not None else None,
+            )
+        return x if self.final_norm is None else self.final_norm(x, real)
+
+    def new_cache(self, context: Float[Tensor, "batch source dim"] | None = None, capacity: int = 16) -> StackCache:
+        """An empty past, and for blocks that look across, the keys and values of what they look at."""
+        return StackCache(
+            tuple(
+                BlockCache(KeyValueCache(capacity), self._remembered(block, context))
+                for block in self.blocks
+                if isinstance(block, Block)
+            )
+        )
+
+    @staticmethod
+    def _remembered(block: Block, context: Tensor | None) -> KeyValues | None:
+        return block.cross.remember(context) if block.cross is not None and context is not None else None
+
+    def _allowed(self, x: Tensor, offset: int, real: Tensor | None) -> Tensor | None:
+        query_len = x.shape[1]
+        key_len = offset + query_len
+        allowed = None
+        # Padding stands on the right, in the future of every real token: the causal mask hides it already.
+        if real is not None and not self.causal:
+            allowed = masks.padding(real)
+        if self.window is not None:
+            near = masks.sliding_window(query_len, key_len, self.window, x.device)[None, None]
+            allowed = masks.both(allowed, near)
+        return allowed
+
+
+def build_stack(
+    *,
+    dim: int,
+    num_heads: int,
+    ff_dim: int,
+    num_layers: int,
+    max_len: int,
+    num_kv_heads: int | None = None,
+    norm: str = "layer",
+    residual: str = "pre",
+    feedforward: str = "relu",
+    positions: str = "sinusoidal",
+    kernel: str = "fused",
+    dropout: float = 0.0,
+    attention_dropout: float = 0.0,
+    projection_bias: bool = True,
+    causal: bool = False,
+    cross: bool = False,
+    window: int | None = None,
+) -> Stack:
+    """Wire a stack from names in the tables; `causal` hides the future, `cross` adds attention to a context."""
+    make_norm = choose(NORMS, norm, "norm")
+    if causal and make_norm.mixes_time:
+        fitting = ", ".join(sorted(name for name, kind in NORMS.items() if not kind.mixes_time))
+        raise ConfigError(f"norm '{norm}' looks at later positions, which a decoder must not: choose from {fitting}")
+    arrangement = choose(RESIDUALS, residual, "residual arrangement")
+
+    def attention() -> Attention:
+        return Attention(
+            dim,
+            num_heads,
+            num_kv_heads=num_kv_heads,
+            projection_bias=projection_bias,
+            dropout=attention_dropout,
+            kernel=kernel,
+        )
+
+    blocks = [
+        Block(
+            attention(),
+            choose(FEED_FORWARDS, feedforward, "feed-forward")(dim, ff_dim, dropout),
+            lambda: arrangement(make_norm(dim), dropout),
+            attention() if cross else None,
+        )
+        for _ in range(num_layers)
+    ]
+    scheme = choose(POSITIONS, positions, "position scheme")(
+        dim=dim, num_heads=num_heads, head_dim=dim // num_heads, max_len=max_len
+    )
+    final_norm = make_norm(dim) if arrangement.needs_final_norm else None
+    return Stack(blocks, scheme, final_norm, dropout=dropout, causal=causal, window=window)
