@@ -1,0 +1,196 @@
+"""A text file, plain or gzip, comes in; its lines go out one by one, each as text or as the reason why it is not text.
+
+Bytes are split on b"\\n" and nothing else: text mode and `str.splitlines` also break at U+2028, U+0085, \\x0b, \\x0c or
+a lone CR, and one such break in one of two parallel files pairs every later line with the wrong partner.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import re
+import stat
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from clearhead.data.reasons import Reason
+from clearhead.errors import DataError, MissingInputError, StorageError
+
+MAX_LINE_BYTES = 1 << 20
+"""A longer line is read past, not into memory."""
+
+_BLOCK_BYTES = 1 << 20
+_SNIFFED_BYTES = 1 << 16
+_UTF8_MARK = b"\xef\xbb\xbf"
+_GZIP = b"\x1f\x8b"
+_MARKS = {
+    b"\xff\xfe\x00\x00": "UTF-32",
+    b"\x00\x00\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+_PACKED = {
+    _GZIP: "gzip inside gzip",
+    b"BZh": "bzip2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"PK\x03\x04": "zip",
+    b"PAR1": "Parquet",
+}
+# Tab, \x0b and \x0c count as text; a CR that is left after the line end was removed does not.
+_CONTROL = re.compile("[\x00-\x08\x0d-\x1f\x7f]")
+
+
+class TextFile:
+    """One text file that can be read many times in constant memory; counts describe the latest reading."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.num_lines = 0
+        self.num_crlf = 0
+        self.has_mark = False
+
+    def lines(self) -> Iterator[str | Reason]:
+        """Every line without its line end, as text or as what is wrong with it."""
+        for raw in self.raw_lines():
+            yield raw if isinstance(raw, Reason) else _decode(raw)
+
+    def raw_lines(self) -> Iterator[bytes | Reason]:
+        """Every line without its line end, as bytes; one over MAX_LINE_BYTES is only reported."""
+        self.num_lines = self.num_crlf = 0
+        has_lone_cr = False
+        for number, line in enumerate(_split(self._text_blocks()), start=1):
+            self.num_lines = number
+            if line.endswith(b"\r"):
+                self.num_crlf += 1
+                line = line[:-1]
+            has_lone_cr = number == 1 and b"\r" in line
+            yield line if len(line) <= MAX_LINE_BYTES else Reason.TOO_LONG
+        if has_lone_cr:
+            advice = f"convert it with: tr '\\r' '\\n' < {self.path} > NEW"
+            raise DataError(f"{self.path} ends its lines with CR only (old Mac); {advice}")
+
+    def digest(self) -> str:
+        """The sha256 of the file as it lies on disk."""
+        with open_bytes(self.path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def notes(self) -> list[str]:
+        """What the latest reading found and repaired."""
+        notes = []
+        if self.has_mark:
+            notes.append(f"{self.path}: removed the byte order mark at the start")
+        if self.num_crlf:
+            share = f"{self.num_crlf:,} of {self.num_lines:,} lines"
+            notes.append(f"{self.path}: CRLF at the end of {share}; the CR was removed")
+        return notes
+
+    def _text_blocks(self) -> Iterator[bytes]:
+        blocks = self._blocks()
+        first = next(blocks, b"")
+        _refuse_other_formats(self.path, first[:_SNIFFED_BYTES])
+        self.has_mark = first.startswith(_UTF8_MARK)
+        first = first.removeprefix(_UTF8_MARK)
+        second = b"" if first else next(blocks, b"")
+        if not first and not second:
+            raise DataError(f"{self.path} is empty")
+        yield first + second
+        yield from blocks
+
+    def _blocks(self) -> Iterator[bytes]:
+        """Raw blocks, unpacked; `read1` hands over all that could be unpacked before a gzip file breaks off."""
+        with open_bytes(self.path) as file:
+            is_gzip = file.read(len(_GZIP)) == _GZIP
+            file.seek(0)
+            unpacked = gzip.GzipFile(fileobj=file, mode="rb") if is_gzip else file
+            try:
+                while block := unpacked.read1(_BLOCK_BYTES):
+                    yield block
+            except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+                what = "is cut short" if isinstance(error, EOFError) else f"is damaged ({error})"
+                raise DataError(
+                    f"{self.path}: the gzip data {what} after line {self.num_lines}; fetch or compress it again"
+                ) from None
+            except OSError as error:
+                raise StorageError(f"{self.path} cannot be read after line {self.num_lines}: {error}") from None
+
+
+def open_bytes(path: Path) -> io.BufferedReader:
+    """Open a regular file for reading, or say in one line why that is not possible."""
+    try:
+        kind = path.stat().st_mode
+        if stat.S_ISDIR(kind):
+            raise MissingInputError(f"{path} is a directory, not a file")
+        if not stat.S_ISREG(kind):
+            raise MissingInputError(f"{path} is not a regular file, and data is read more than once: save it first")
+        return path.open("rb")
+    except (FileNotFoundError, NotADirectoryError):
+        raise MissingInputError(f"there is no file {path}") from None
+    except PermissionError:
+        raise MissingInputError(f"{path} cannot be read: permission denied") from None
+    except (OSError, ValueError) as error:
+        raise MissingInputError(f"{path} cannot be read: {error}") from None
+
+
+def _split(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines of blocks; of a line over MAX_LINE_BYTES only that much and a little more is kept."""
+    rest = b""
+    for block in blocks:
+        *lines, rest = (rest + block).split(b"\n")
+        yield from lines
+        rest = rest[: MAX_LINE_BYTES + 2]
+    if rest:
+        yield rest
+
+
+def _decode(raw: bytes) -> str | Reason:
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return Reason.BAD_ENCODING
+    if text.isprintable() or not _CONTROL.search(text):
+        return text
+    return Reason.CONTROL
+
+
+def _refuse_other_formats(path: Path, start: bytes) -> None:
+    for magic, name in _PACKED.items():
+        if start.startswith(magic):
+            raise DataError(f"{path} is {name} data, not text; unpack it first (plain text and single gzip are read)")
+    marks = [name for mark, name in _MARKS.items() if start.startswith(mark)]
+    encoding = marks[0] if marks else _wide_encoding(start)
+    if encoding == "zeros":
+        raise DataError(f"{path} holds mostly zero bytes: it is damaged, or not text")
+    if encoding:
+        raise DataError(f"{path} is {encoding}; convert it with: iconv -f {encoding} -t UTF-8 {path} > NEW")
+
+
+def _wide_encoding(start: bytes) -> str | None:
+    """Recognise UTF-16 and UTF-32 without a mark: western text is half NUL bytes, and any line end has one."""
+    num_nul = start.count(0)
+    if num_nul < 2:
+        return None
+    pairs = len(start) // 2
+    even, odd = start[0 : 2 * pairs : 2].count(0) / pairs, start[1 : 2 * pairs : 2].count(0) / pairs
+    if num_nul > 0.9 * len(start):
+        return "zeros"
+    if min(even, odd) > 0.4:
+        return "UTF-32LE" if start[0] else "UTF-32BE"
+    if max(even, odd) > 0.4 and min(even, odd) < 0.1:
+        return "UTF-16LE" if odd > even else "UTF-16BE"
+    low, high = start[0 : 2 * pairs : 2], start[1 : 2 * pairs : 2]
+    for name, newline, other in (("UTF-16LE", low, high), ("UTF-16BE", high, low)):
+        ends = [other[i] for i, byte in enumerate(newline) if byte == 0x0A]
+        if len(ends) > 1 and not any(ends) and not _is_utf8(start):
+            return name
+    return None
+
+
+def _is_utf8(start: bytes) -> bool:
+    try:
+        start.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.reason == "unexpected end of data"
+    return True

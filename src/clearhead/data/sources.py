@@ -1,0 +1,275 @@
+"""Data settings come in; a source of raw aligned pairs for each split goes out; a kind is one class and one line."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Protocol
+
+from pydantic import Field, field_validator, model_validator
+
+from clearhead.config import Record
+from clearhead.data.limits import Limits
+from clearhead.data.lines import TextFile
+from clearhead.data.number_split import Split, sample_numbers
+from clearhead.data.numbers import LANGUAGES, LARGEST, spell
+from clearhead.data.reasons import Reason
+from clearhead.errors import ConfigError, DataError, choose, did_you_mean
+
+
+class DataConfig(Record):
+    """Where the pairs come from, and which of them are used."""
+
+    kind: str = "files"
+    """`files` (two aligned text files), `tsv` (one tab-separated file) or `numbers` (the built-in number words)."""
+
+    source: str | None = None
+    """kind `files`: the source side for training, one sentence a line, plain or gzip."""
+
+    target: str | None = None
+    """kind `files`: the target side for training; line i translates line i of the source."""
+
+    validation_source: str | None = None
+    """kind `files`: the source side for validation."""
+
+    validation_target: str | None = None
+    """kind `files`: the target side for validation."""
+
+    test_source: str | None = None
+    """kind `files`: the source side for the final test."""
+
+    test_target: str | None = None
+    """kind `files`: the target side for the final test."""
+
+    tsv: str | None = None
+    """kind `tsv`: the training pairs, one a line, plain or gzip; columns are separated by tabs, quotes mean nothing."""
+
+    validation_tsv: str | None = None
+    """kind `tsv`: the validation pairs."""
+
+    test_tsv: str | None = None
+    """kind `tsv`: the pairs of the final test."""
+
+    columns: list[int] = Field(default=[1, 2])
+    """kind `tsv`: the columns of source and target, counted from 1; other columns are ignored."""
+
+    source_language: str | None = None
+    """Short name of the source language, such as "de": for the model card; kind `numbers` needs it (default "de")."""
+
+    target_language: str | None = None
+    """Short name of the target language, such as "en": for the model card; kind `numbers` needs it (default "en")."""
+
+    largest: int = Field(default=999_999, ge=100, le=LARGEST)
+    """kind `numbers`: the largest number."""
+
+    train_size: int = Field(default=20_000, ge=1)
+    """kind `numbers`: how many numbers to train on."""
+
+    validation_size: int = Field(default=1_000, ge=1)
+    """kind `numbers`: how many unseen numbers to validate on."""
+
+    test_size: int = Field(default=1_000, ge=1)
+    """kind `numbers`: how many other unseen numbers to test on."""
+
+    hold_out: int | float | None = Field(default=None, gt=0)
+    """Without validation files: how many training pairs to set aside for validation, as a count or as a share below 1;
+    left out, 5 % and at most 2,000."""
+
+    hold_out_by: Literal["source", "target"] = "source"
+    """Pairs with the same text on this side are held out together, so that validation stays unseen."""
+
+    limits: Limits = Limits()
+    """What a pair must be like to be used."""
+
+    @field_validator("kind")
+    @classmethod
+    def _kind_exists(cls, kind: str) -> str:
+        if kind not in SOURCES:
+            raise ValueError(f"unknown kind of data, {did_you_mean(kind, SOURCES)}")
+        return kind
+
+    @field_validator("columns")
+    @classmethod
+    def _columns_are_two(cls, columns: list[int]) -> list[int]:
+        if len(columns) != 2 or min(columns) < 1 or columns[0] == columns[1]:
+            raise ValueError("columns are two different numbers from 1, source and target")
+        return columns
+
+    @model_validator(mode="after")
+    def _paths_fit_the_kind(self) -> DataConfig:
+        for name in sorted(self.model_fields_set):
+            kind = "tsv" if name.endswith("tsv") else "files" if name.endswith(("source", "target")) else self.kind
+            if kind != self.kind and getattr(self, name) is not None:
+                raise ValueError(f"'{name}' belongs to kind '{kind}', but the kind is '{self.kind}'")
+        return self
+
+
+class RawPair(NamedTuple):
+    """One pair as found; a side that cannot be used is None, and `reason` says why."""
+
+    number: int
+    """Its line, counted from 1."""
+    source: str | None
+    target: str | None
+    reason: Reason = Reason.KEPT
+
+
+class PairSource(Protocol):
+    """Aligned pairs that can be read again and again, in constant memory."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages."""
+
+    @classmethod
+    def for_split(cls, config: DataConfig, split: Split) -> PairSource | None:
+        """Open one split, or None if the settings do not give it."""
+
+    def pairs(self) -> Iterator[RawPair]:
+        """All pairs in order, good and bad."""
+
+    def fingerprint(self) -> str:
+        """The same for the same content and settings, different otherwise."""
+
+    def notes(self) -> list[str]:
+        """What the latest full reading found and repaired."""
+
+
+class AlignedFiles:
+    """Two text files in which equal line numbers belong together."""
+
+    def __init__(self, source: Path, target: Path) -> None:
+        self.source = TextFile(source)
+        self.target = TextFile(target)
+
+    @classmethod
+    def for_split(cls, config: DataConfig, split: Split) -> AlignedFiles | None:
+        prefix = "" if split == "train" else f"{split}_"
+        source, target = getattr(config, f"{prefix}source"), getattr(config, f"{prefix}target")
+        if source and target:
+            return cls(Path(source), Path(target))
+        if source or target:
+            given, absent = ("source", "target") if source else ("target", "source")
+            raise ConfigError(f"data.{prefix}{given} is {source or target}, but data.{prefix}{absent} is missing")
+        return None
+
+    @property
+    def name(self) -> str:
+        return f"{self.source.path} + {self.target.path}"
+
+    def pairs(self) -> Iterator[RawPair]:
+        lines = zip_longest(self.source.lines(), self.target.lines())
+        for number, (source, target) in enumerate(lines, start=1):
+            if isinstance(source, str) and isinstance(target, str):
+                yield RawPair(number, source, target)
+            elif source is None or target is None:
+                from clearhead.data.alignment import explain_unequal
+
+                raise DataError(explain_unequal(self.source, self.target))
+            else:
+                reason = next(side for side in (source, target) if isinstance(side, Reason))
+                yield RawPair(number, _text(source), _text(target), reason)
+
+    def fingerprint(self) -> str:
+        return _fingerprint("files", self.source.digest(), self.target.digest())
+
+    def notes(self) -> list[str]:
+        return self.source.notes() + self.target.notes()
+
+
+class TabSeparated:
+    """One text file with source and target in two of its columns."""
+
+    def __init__(self, path: Path, columns: tuple[int, int] = (1, 2)) -> None:
+        self.file = TextFile(path)
+        self.columns = columns
+
+    @classmethod
+    def for_split(cls, config: DataConfig, split: Split) -> TabSeparated | None:
+        path = {"train": config.tsv, "validation": config.validation_tsv, "test": config.test_tsv}[split]
+        return cls(Path(path), (config.columns[0], config.columns[1])) if path else None
+
+    @property
+    def name(self) -> str:
+        return str(self.file.path)
+
+    def pairs(self) -> Iterator[RawPair]:
+        source, target = self.columns[0] - 1, self.columns[1] - 1
+        needed = max(self.columns)
+        for number, line in enumerate(self.file.lines(), start=1):
+            if isinstance(line, Reason):
+                yield RawPair(number, None, None, line)
+                continue
+            fields = line.split("\t", needed)
+            if len(fields) >= needed:
+                yield RawPair(number, fields[source], fields[target])
+            else:
+                yield RawPair(number, None, None, Reason.EMPTY if not line.strip() else Reason.MISSING_COLUMN)
+
+    def fingerprint(self) -> str:
+        return _fingerprint("tsv", self.columns, self.file.digest())
+
+    def notes(self) -> list[str]:
+        return self.file.notes()
+
+
+class NumberWords:
+    """The built-in corpus: the same numbers spelled in two languages."""
+
+    def __init__(self, languages: tuple[str, str], split: Split, size: int, largest: int) -> None:
+        for language in languages:
+            choose(LANGUAGES, language, "number language")
+        if languages[0] == languages[1]:
+            raise ConfigError(f"number words need two languages, not '{languages[0]}' twice: choose from de, en, zh")
+        self.languages = languages
+        self.split = split
+        self.size = size
+        self.largest = largest
+
+    @classmethod
+    def for_split(cls, config: DataConfig, split: Split) -> NumberWords:
+        languages = config.source_language or "de", config.target_language or "en"
+        size = {"train": config.train_size, "validation": config.validation_size, "test": config.test_size}[split]
+        return cls(languages, split, size, config.largest)
+
+    @property
+    def name(self) -> str:
+        return f"number words {self.languages[0]} → {self.languages[1]} ({self.split})"
+
+    def numbers(self) -> list[int]:
+        """The numbers in the order of the pairs."""
+        return sample_numbers(self.split, self.size, self.largest)
+
+    def pairs(self) -> Iterator[RawPair]:
+        source, target = self.languages
+        for place, number in enumerate(self.numbers(), start=1):
+            yield RawPair(place, spell(number, source), spell(number, target))
+
+    def fingerprint(self) -> str:
+        return _fingerprint("numbers", self.languages, self.split, self.size, self.largest)
+
+    def notes(self) -> list[str]:
+        return []
+
+
+def open_source(config: DataConfig, split: Split) -> PairSource | None:
+    """Open a split of the data; validation and test are None if not given, training data must be there."""
+    source = choose(SOURCES, config.kind, "kind of data").for_split(config, split)
+    if source is None and split == "train":
+        wanted = "data.tsv" if config.kind == "tsv" else "data.source and data.target"
+        raise ConfigError(f"no training data: set {wanted}")
+    return source
+
+
+def _fingerprint(kind: str, *settings: Any) -> str:
+    return hashlib.sha256(json.dumps([kind, 1, *settings]).encode()).hexdigest()
+
+
+def _text(line: str | Reason) -> str | None:
+    return None if isinstance(line, Reason) else line
+
+
+SOURCES: dict[str, type[PairSource]] = {"files": AlignedFiles, "tsv": TabSeparated, "numbers": NumberWords}
