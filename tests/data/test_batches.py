@@ -95,6 +95,12 @@ def test_a_batch_is_as_large_as_the_budget_allows(lengths: list[tuple[int, int]]
         assert len(one_more) * widest(pairs, one_more) > max_tokens
 
 
+def test_a_batch_may_fill_its_budget_to_the_last_token() -> None:
+    pairs = corpus([(9, 3)] * 4 + [(3, 9)] * 4)
+    assert [len(batch) for batch in fixed_plan(pairs, BatchConfig(max_tokens=40))] == [4, 4]
+    assert [len(batch) for batch in fixed_plan(pairs, BatchConfig(max_tokens=39))] == [3, 3, 2]
+
+
 @given(LENGTHS, st.integers(1, 9), st.integers(1, 5), st.integers(0, 99))
 def test_batch_size_counts_pairs(lengths: list[tuple[int, int]], batch_size: int, pool: int, seed: int) -> None:
     plan = epoch_plan(corpus(lengths), BatchConfig(batch_size=batch_size, pool=pool), seed, 0)

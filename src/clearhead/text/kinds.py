@@ -1,0 +1,155 @@
+"""Training text in, a pipeline of Hugging Face `tokenizers` out: one class per kind of tokenizer.
+
+To add a kind, write a class with the members of `Kind` and add one line to the table at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar, Protocol
+
+import tokenizers
+from pydantic import Field, field_validator
+from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
+
+from clearhead.config import Record
+from clearhead.errors import did_you_mean
+from clearhead.text.display import BYTE_LETTERS, show_bytes, show_text
+from clearhead.text.specials import SPECIALS, UNK
+from clearhead.text.words import CJK, JOINER, joined_words, joiner_marks, spaces
+
+SMALLEST_BPE = len(SPECIALS) + len(BYTE_LETTERS)
+UNLIMITED = 2**32
+
+
+class TokenizerConfig(Record):
+    """How text becomes ids."""
+
+    kind: str = "bpe"
+    """bpe: pieces of words, any text in any language; word: whole words; char: characters; byte: the bytes of UTF-8."""
+
+    vocab_size: int = Field(default=8000, ge=SMALLEST_BPE)
+    """How many different ids a bpe tokenizer may use, control tokens and the 256 bytes included; only for bpe."""
+
+    min_freq: int = Field(default=2, ge=1)
+    """A word seen less often becomes <unk>; only for word (char keeps every character it has seen)."""
+
+    joint: bool = True
+    """One tokenizer for both languages; if false, one for each."""
+
+    @field_validator("kind")
+    @classmethod
+    def _known(cls, kind: str) -> str:
+        if kind not in TOKENIZERS:
+            raise ValueError(f"unknown tokenizer kind, {did_you_mean(kind, TOKENIZERS)}")
+        return kind
+
+
+class Kind(Protocol):
+    """What one kind of tokenizer knows."""
+
+    lossless: ClassVar[bool]
+    """Whether any text at all comes back unchanged."""
+
+    def train(self, config: TokenizerConfig, texts: Iterable[list[str]]) -> tokenizers.Tokenizer:
+        """Learn from texts, which come in bunches."""
+
+    def show(self, token: str) -> str:
+        """One token as a person would want to see it."""
+
+
+class Word:
+    """Whole words and punctuation marks, by rules that know European languages and Chinese (see `words.py`)."""
+
+    lossless: ClassVar[bool] = False
+
+    def train(self, config: TokenizerConfig, texts: Iterable[list[str]]) -> tokenizers.Tokenizer:
+        engine = tokenizers.Tokenizer(models.WordLevel(unk_token=UNK))
+        engine.normalizer = joiner_marks()
+        engine.pre_tokenizer = spaces()
+        engine.decoder = joined_words()
+        return _count(engine, texts, config.min_freq)
+
+    def show(self, token: str) -> str:
+        return show_text(token.strip(JOINER))
+
+
+class Bpe:
+    """Pieces of words learnt by byte pair encoding, with all 256 bytes to fall back on."""
+
+    lossless: ClassVar[bool] = True
+
+    # Pieces never cross these borders. Letters and punctuation are kept apart, so no piece can spell a control token.
+    BORDERS = (
+        r"(?i:['’](?:s|t|re|ve|m|ll|d))(?![\p{L}\p{M}])"
+        rf"| ?[\p{{L}}\p{{M}}&&[{CJK}]]+"
+        rf"| ?[\p{{L}}\p{{M}}&&[^{CJK}]]+"
+        r"| ?\p{N}{1,3}"
+        r"| ?[^\s\p{L}\p{M}\p{N}]+"
+        r"|\s+(?!\S)|\s+"
+    )
+
+    def train(self, config: TokenizerConfig, texts: Iterable[list[str]]) -> tokenizers.Tokenizer:
+        engine = _over_bytes(models.BPE())
+        letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        engine.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(self.BORDERS), "isolated"), letters])
+        trainer = trainers.BpeTrainer(
+            vocab_size=config.vocab_size,
+            min_frequency=2,
+            special_tokens=list(SPECIALS),
+            initial_alphabet=sorted(BYTE_LETTERS),
+            show_progress=False,
+        )
+        engine.train_from_iterator(texts, trainer)
+        return engine
+
+    def show(self, token: str) -> str:
+        return show_bytes(token)
+
+
+class Char:
+    """Characters, one by one; those not seen in training become <unk>."""
+
+    lossless: ClassVar[bool] = False
+
+    def train(self, config: TokenizerConfig, texts: Iterable[list[str]]) -> tokenizers.Tokenizer:
+        engine = tokenizers.Tokenizer(models.WordLevel(unk_token=UNK))
+        engine.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+        engine.decoder = decoders.Fuse()
+        return _count(engine, texts, min_freq=1)
+
+    def show(self, token: str) -> str:
+        return show_text(token)
+
+
+class Byte:
+    """The bytes of UTF-8, with nothing to learn: byte b has id 4 + b."""
+
+    lossless: ClassVar[bool] = True
+
+    def train(self, config: TokenizerConfig, texts: Iterable[list[str]]) -> tokenizers.Tokenizer:
+        vocabulary = {token: index for index, token in enumerate([*SPECIALS, *BYTE_LETTERS])}
+        engine = _over_bytes(models.BPE(vocab=vocabulary, merges=[]))
+        engine.add_special_tokens(list(SPECIALS))
+        return engine
+
+    def show(self, token: str) -> str:
+        return show_bytes(token)
+
+
+def _over_bytes(model: models.Model) -> tokenizers.Tokenizer:
+    engine = tokenizers.Tokenizer(model)
+    engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    engine.decoder = decoders.ByteLevel()
+    return engine
+
+
+def _count(engine: tokenizers.Tokenizer, texts: Iterable[list[str]], min_freq: int) -> tokenizers.Tokenizer:
+    trainer = trainers.WordLevelTrainer(
+        vocab_size=UNLIMITED, min_frequency=min_freq, special_tokens=list(SPECIALS), show_progress=False
+    )
+    engine.train_from_iterator(texts, trainer)
+    return engine
+
+
+TOKENIZERS: dict[str, type[Kind]] = {"word": Word, "bpe": Bpe, "char": Char, "byte": Byte}

@@ -1,0 +1,156 @@
+"""Strings in, token ids out, and back; the tokenizer is trained on text once and then stored with the model.
+
+A text is only ever text: `</s>` typed by a user is encoded as its characters, never as the control token. The kinds
+are in `kinds.py`, which also says how to add one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import tokenizers
+
+from clearhead.errors import DataError, choose
+from clearhead.text.files import read_engine, read_notes, write_engine, write_notes
+from clearhead.text.kinds import TOKENIZERS, TokenizerConfig
+from clearhead.text.specials import SPECIALS
+
+BUNCH = 1000
+
+# Told nothing, `tokenizers` prints a warning whenever a process that used it forks. A fork must not use its threads.
+if "TOKENIZERS_PARALLELISM" not in os.environ:
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"
+    with contextlib.suppress(AttributeError):  # Windows knows no fork.
+        os.register_at_fork(after_in_child=lambda: os.environ.update(TOKENIZERS_PARALLELISM="false"))
+
+
+class Tokenizer:
+    """One trained tokenizer: text to ids and back."""
+
+    def __init__(self, kind: str, engine: tokenizers.Tokenizer) -> None:
+        self.kind = kind
+        self._show = choose(TOKENIZERS, kind, "tokenizer kind")().show
+        self._engine = engine
+        # Not part of the stored file, so it must be said here, where trained and loaded ones both pass.
+        engine.encode_special_tokens = True
+
+    @classmethod
+    def train(cls, config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
+        """Learn from texts, reading them once and keeping none; the same texts give the same tokenizer."""
+        engine = TOKENIZERS[config.kind]().train(config, _bunches(texts))
+        if engine.get_vocab_size() == len(SPECIALS):
+            reason = f"no word occurs {config.min_freq} times, lower min_freq" if config.kind == "word" else "no text"
+            raise DataError(f"there is nothing to train a '{config.kind}' tokenizer on: {reason}")
+        return cls(config.kind, engine)
+
+    @property
+    def vocab_size(self) -> int:
+        """How many ids there are; every id is smaller."""
+        return self._engine.get_vocab_size()
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text, with no control tokens added."""
+        check_encodable([text])
+        return self._engine.encode(text, add_special_tokens=False).ids
+
+    def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+        """The ids of many texts, on all cores."""
+        check_encodable(texts)
+        return [encoded.ids for encoded in self._engine.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of ids; control tokens are left out, broken UTF-8 becomes U+FFFD."""
+        return self._engine.decode([int(index) for index in ids], skip_special_tokens=True)
+
+    def decode_batch(self, batch: Iterable[Iterable[int]]) -> list[str]:
+        """The texts of many sequences of ids, on all cores."""
+        rows = [[int(index) for index in ids] for ids in batch]
+        return self._engine.decode_batch(rows, skip_special_tokens=True)
+
+    def pieces(self, ids: Iterable[int]) -> list[str]:
+        """For each id, a string to show to a person."""
+        return [self._piece(int(index)) for index in ids]
+
+    def _piece(self, index: int) -> str:
+        token = self._engine.id_to_token(index)
+        if token is None:
+            raise DataError(f"id {index} is not one of this tokenizer's {self.vocab_size}")
+        return token if index < len(SPECIALS) else self._show(token)
+
+    def fingerprint(self) -> str:
+        """A hash that two tokenizers share only if they encode alike."""
+        return hashlib.sha256(f"{self.kind}\n{self._engine.to_str()}".encode()).hexdigest()
+
+    def save(self, directory: Path, stem: str = "tokenizer") -> None:
+        """Write `STEM.json` and `STEM_config.json`."""
+        write_engine(directory / f"{stem}.json", self._engine)
+        write_notes(directory / f"{stem}_config.json", self.kind)
+
+    @classmethod
+    def load(cls, directory: Path, stem: str = "tokenizer") -> Tokenizer:
+        """Read what `save` wrote, checking it."""
+        kind = read_notes(directory / f"{stem}_config.json")["kind"]
+        return cls(kind, read_engine(directory / f"{stem}.json"))
+
+
+class TokenizerPair:
+    """The tokenizers of the two languages, which may be one and the same."""
+
+    def __init__(self, source: Tokenizer, target: Tokenizer) -> None:
+        self.source = source
+        self.target = target
+
+    @property
+    def joint(self) -> bool:
+        """Whether both languages share one tokenizer, and with it one set of ids."""
+        return self.source is self.target
+
+    @classmethod
+    def train(cls, config: TokenizerConfig, source: Iterable[str], target: Iterable[str]) -> TokenizerPair:
+        """Learn one tokenizer from both sides, or one from each."""
+        if config.joint:
+            both = Tokenizer.train(config, itertools.chain(source, target))
+            return cls(both, both)
+        return cls(Tokenizer.train(config, source), Tokenizer.train(config, target))
+
+    def fingerprint(self) -> str:
+        """A hash that two pairs share only if they encode alike."""
+        return hashlib.sha256(f"{self.source.fingerprint()}\n{self.target.fingerprint()}".encode()).hexdigest()
+
+    def save(self, directory: Path) -> None:
+        """Write `tokenizer.json`, and `target_tokenizer.json` if the target has its own."""
+        self.source.save(directory)
+        write_notes(directory / "tokenizer_config.json", self.source.kind, joint=self.joint)
+        if not self.joint:
+            self.target.save(directory, "target_tokenizer")
+
+    @classmethod
+    def load(cls, directory: Path) -> TokenizerPair:
+        """Read what `save` wrote, checking it."""
+        source = Tokenizer.load(directory)
+        joint = read_notes(directory / "tokenizer_config.json").get("joint", True)
+        return cls(source, source if joint else Tokenizer.load(directory, "target_tokenizer"))
+
+
+def check_encodable(texts: Iterable[str]) -> None:
+    """Refuse text that has half a surrogate pair in it: it stands for no character and cannot be written as UTF-8."""
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            code = f"U+{ord(text[error.start]):04X}"
+            start = text[: error.start][-20:]
+            where = f"character {error.start + 1}" + (f", after {start!r}" if start else "")
+            raise DataError(f"text has a lone surrogate {code} ({where}): decode the input as UTF-8") from None
+
+
+def _bunches(texts: Iterable[str]) -> Iterator[list[str]]:
+    rest = iter(texts)
+    while bunch := list(itertools.islice(rest, BUNCH)):
+        check_encodable(bunch)
+        yield bunch
