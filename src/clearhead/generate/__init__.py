@@ -1,0 +1,11 @@
+"""A step function and settings in, finished sequences out; search sees `(ids, state) -> (logits, state)` and no model.
+
+settings      what a user may choose; needs no torch
+step          what search asks of a model, and what it gives back
+constraints   which tokens may not come next
+search        the hypotheses under way, and those that are done
+greedy        the likeliest token each time
+sampling      a token drawn each time
+beam          several hypotheses side by side
+strategies    `generate`, and the table of the three
+"""

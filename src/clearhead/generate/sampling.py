@@ -1,0 +1,95 @@
+"""A search in, paths drawn at random out: the same (seed, row key, sample, step) always draws with the same number.
+
+A new filter is one function that says which tokens may be drawn, a setting that turns it on, and one line in FILTERS
+under that setting's name. Filters apply in the table's order, each to what the ones before it left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from clearhead.generate.greedy import likeliest, walk
+from clearhead.generate.search import Paths, Search, Steps
+from clearhead.generate.settings import GenerationConfig
+from clearhead.generate.step import State
+
+Filter: TypeAlias = Callable[[Tensor, Any], Tensor]
+HEAD = 1024
+
+
+def sample(search: Search, state: State) -> Steps:
+    """Draw each next token from the model's filtered distribution; `nbest` draws that many samples."""
+    config, copies = search.config, search.config.nbest
+    origin = search.inputs.repeat_interleave(copies)
+    number = torch.arange(copies, device=origin.device).repeat(len(search.inputs))
+    paths = Paths.start(origin, number, state if copies == 1 else state.select(origin))
+    if config.temperature == 0:
+        return walk(search, paths, likeliest)
+    steps = int(search.max_lens.max()) + 1 if len(search.max_lens) else 0
+    numbers = uniform(config.seed, search.row_keys, copies, steps).to(origin.device)
+
+    def pick(log_probs: Float[Tensor, "rows vocab"], paths: Paths) -> Int[Tensor, "rows"]:
+        return draw(filtered(log_probs, config), numbers[paths.origin, paths.label, paths.length])
+
+    return walk(search, paths, pick)
+
+
+def uniform(seed: int, row_keys: Sequence[int], copies: int, steps: int) -> Float[Tensor, "inputs copies steps"]:
+    """Numbers from 0 up to 1 that do not depend on which other rows, copies or steps are asked for."""
+    # Philox is counter-based (Salmon et al. 2011): the key chooses a stream, the counter's top word a part of it.
+    numbers = np.empty((len(row_keys), copies, steps))
+    for row, row_key in enumerate(row_keys):
+        key = np.array([seed, row_key % 2**64], dtype=np.uint64)
+        for copy in range(copies):
+            counter = np.array([0, 0, 0, copy], dtype=np.uint64)
+            numbers[row, copy] = np.random.Generator(np.random.Philox(counter=counter, key=key)).random(steps)
+    return torch.from_numpy(numbers)
+
+
+def filtered(log_probs: Float[Tensor, "rows vocab"], config: GenerationConfig) -> Float[Tensor, "rows vocab"]:
+    """The probabilities at the temperature asked for, zero where a token may not be drawn; they need not sum to one."""
+    best = log_probs.amax(-1, keepdim=True)
+    probs = ((log_probs - best).double() / config.temperature).softmax(-1)
+    for name, may_be_drawn in FILTERS.items():
+        if (amount := getattr(config, name)) != GenerationConfig.model_fields[name].default:
+            probs = probs * may_be_drawn(probs, amount)
+    return probs
+
+
+def draw(probs: Float[Tensor, "rows vocab"], number: Float[Tensor, "rows"]) -> Int[Tensor, "rows"]:
+    """Where a number from 0 up to 1 falls when the probabilities are laid end to end over that length."""
+    ends = probs.cumsum(-1)
+    total = ends[:, -1:]
+    # Rounding could put a number just below 1 at the very end, where no token is.
+    at = torch.minimum(number[:, None] * total, torch.nextafter(total, torch.zeros_like(total)))
+    return torch.searchsorted(ends, at, right=True)[:, 0]
+
+
+def top_k(probs: Float[Tensor, "rows vocab"], amount: int) -> Bool[Tensor, "rows vocab"]:
+    """The `amount` likeliest tokens, and any as likely as the last of them."""
+    return probs >= probs.topk(min(amount, probs.shape[1])).values[:, -1:]
+
+
+def top_p(probs: Float[Tensor, "rows vocab"], amount: float) -> Bool[Tensor, "rows vocab"]:
+    """The fewest likeliest tokens that have this share together, and any as likely as the last of them."""
+    # Holtzman et al. 2020. Sorting a vocabulary costs as much as a small model's step, and the head nearly always does.
+    share = amount * probs.sum(-1, keepdim=True)
+    ranked = probs.topk(min(HEAD, probs.shape[1])).values
+    if (ranked.sum(-1, keepdim=True) < share).any():
+        ranked = probs.sort(descending=True).values
+    before = ranked.cumsum(-1) - ranked
+    return probs >= ranked.where(before < share, torch.inf).amin(-1, keepdim=True)
+
+
+def min_p(probs: Float[Tensor, "rows vocab"], amount: float) -> Bool[Tensor, "rows vocab"]:
+    """The tokens at least this likely relative to the likeliest (Nguyen et al. 2024)."""
+    return probs >= amount * probs.amax(-1, keepdim=True)
+
+
+FILTERS: dict[str, Filter] = {"top_k": top_k, "top_p": top_p, "min_p": min_p}

@@ -1,0 +1,75 @@
+"""What a user may choose about generation in, one frozen record out; importing it does not import torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field, field_validator, model_validator
+
+from clearhead.config import Record
+from clearhead.errors import did_you_mean
+
+
+class GenerationConfig(Record):
+    """How to turn a model's probabilities into text."""
+
+    strategy: str = "beam"
+    """How the next token is chosen: greedy, beam or sample."""
+    beam_size: int = Field(5, ge=1)
+    """Hypotheses kept side by side by beam search; 1 is greedy."""
+    nbest: int = Field(1, ge=1)
+    """Results for each input, best first: the best hypotheses of a beam, or that many samples without doubles."""
+    length_penalty: float = Field(1.0, ge=-4, le=4)
+    """Hypotheses are compared by log-probability / length ** length_penalty, the length counting </s>:
+    0 compares plain sums and favours short results, 1 compares the mean per token, more favours long ones."""
+    min_len: int = Field(1, ge=0)
+    """Fewest tokens of a result, not counting </s>."""
+    max_len: int | None = Field(None, ge=1)
+    """Most tokens of a result, not counting </s>; if not given, only the source length and the model set the limit."""
+    max_len_ratio: float = Field(3.0, ge=0, allow_inf_nan=False)
+    """A result has at most max_len_ratio · source tokens + max_len_extra tokens."""
+    max_len_extra: int = Field(30, ge=1)
+    """See max_len_ratio."""
+    no_repeat_ngram: int = Field(0, ge=0)
+    """No sequence of this many tokens may come twice in one result; 0 is off."""
+    loop_guard: bool = True
+    """Stop a phrase that repeats without end."""
+    temperature: float = Field(1.0, ge=0, allow_inf_nan=False)
+    """Sampling: below 1 is more careful, above 1 more daring, 0 is greedy."""
+    top_k: int = Field(0, ge=0)
+    """Sampling: draw from this many likeliest tokens only; 0 is off."""
+    top_p: float = Field(1.0, gt=0, le=1)
+    """Sampling: draw from the likeliest tokens that together reach this probability; 1 is off."""
+    min_p: float = Field(0.0, ge=0, le=1)
+    """Sampling: draw from tokens at least this likely relative to the likeliest; 0 is off."""
+    seed: int = Field(0, ge=0, lt=2**63)
+    """Sampling: the same seed gives the same results."""
+
+    @field_validator("strategy")
+    @classmethod
+    def _known_strategy(cls, name: str) -> str:
+        # Imported here because the table needs torch, and reading this record's help must not.
+        from clearhead.generate.strategies import STRATEGIES
+
+        if name not in STRATEGIES:
+            raise ValueError(f"unknown strategy, {did_you_mean(name, STRATEGIES)}")
+        return name
+
+    @model_validator(mode="after")
+    def _possible(self) -> GenerationConfig:
+        if self.strategy == "greedy" and self.nbest > 1:
+            raise ValueError(f"greedy gives one result, not nbest = {self.nbest}: use beam or sample")
+        if self.strategy == "beam" and self.nbest > self.beam_size:
+            raise ValueError(f"nbest = {self.nbest} needs a beam at least as large, not beam_size = {self.beam_size}")
+        if self.max_len is not None and self.min_len > self.max_len:
+            raise ValueError(f"min_len = {self.min_len} is more than max_len = {self.max_len}")
+        return self
+
+    def max_lens(self, source_lens: Sequence[int], room: int) -> list[int]:
+        """The most tokens of each row's result, given the length of its source and the `room` the model has for any.
+
+        >>> GenerationConfig(max_len_ratio=2.0, max_len_extra=3).max_lens([1, 5, 500], room=255)
+        [5, 13, 255]
+        """
+        longest = room if self.max_len is None else min(room, self.max_len)
+        return [min(longest, int(self.max_len_ratio * length) + self.max_len_extra) for length in source_lens]
