@@ -40,7 +40,7 @@ class Attention(nn.Module):
     ) -> None:
         super().__init__()
         num_kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        if head_dim is None and dim % num_heads:
+        if num_heads < 1 or (head_dim is None and dim % num_heads):
             raise ConfigError(f"dim {dim} cannot be cut into {num_heads} heads: choose num_heads that divides it")
         if num_kv_heads < 1 or num_heads % num_kv_heads:
             raise ConfigError(f"num_heads {num_heads} must be a multiple of num_kv_heads {num_kv_heads}")

@@ -27,7 +27,7 @@ class KeyValueCache:
     """The keys and values of one self-attention layer, growing by one call of `append` per step."""
 
     def __init__(self, capacity: int = 16) -> None:
-        self._capacity = capacity
+        self._capacity = max(1, capacity)
         self._buffer: KeyValues | None = None
         self.length = 0
 

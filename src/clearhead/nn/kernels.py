@@ -62,7 +62,7 @@ class Exact(nn.Module):
         key, value = share_heads(key, num_heads), share_heads(value, num_heads)
         scores = (query / math.sqrt(head_dim)) @ key.transpose(-2, -1)
         if bias is not None:
-            scores = scores + bias
+            scores = scores + bias.to(scores.dtype)
         if causal:
             allowed = masks.both(allowed, masks.causal(query_len, key.shape[2], query.device)[None, None])
         weights = self.softmax(scores, allowed)

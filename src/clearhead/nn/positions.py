@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from clearhead.errors import DataError
+from clearhead.errors import ConfigError, DataError
 
 
 class Positions(nn.Module):
@@ -90,6 +90,10 @@ class Rotary(Positions):
 
     def __init__(self, *, dim: int, num_heads: int, head_dim: int, max_len: int) -> None:
         super().__init__(dim=dim, num_heads=num_heads, head_dim=head_dim, max_len=max_len)
+        if head_dim < 2:
+            raise ConfigError(
+                f"rotary positions turn pairs of features, and a head_dim of {head_dim} has none: use fewer heads"
+            )
         self.cos: Tensor
         self.sin: Tensor
         cos, sin = self._tables(max_len)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from clearhead.errors import ConfigError, choose
+from clearhead.errors import ConfigError, DataError, choose
 from clearhead.nn import masks
 from clearhead.nn.attention import Attention
 from clearhead.nn.cache import BlockCache, KeyValueCache, KeyValues, StackCache
@@ -53,6 +53,9 @@ class Block(nn.Module):
         )
         if self.cross is not None and self.around_cross is not None:
             cross, seen = self.cross, cache.cross if cache is not None and cache.cross is not None else context
+            if seen is None:
+                # Without it the same attention would look at its own sequence, future included, and nobody would know.
+                raise DataError("these blocks look across at a context: give one, or a cache that was made with one")
             x = self.around_cross(x, lambda h: cross(h, seen, allowed=context_allowed), real)
         return self.around_feedforward(x, self.feedforward, real)
 

@@ -1,0 +1,83 @@
+"""Initial values: the bounds they promise, and that nothing is forgotten."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from clearhead.nn.embedding import OutputLayer, TokenEmbedding
+from clearhead.nn.feedforward import FEED_FORWARDS
+from clearhead.nn.initialise import initialise
+from clearhead.nn.norms import NORMS, Norm
+from clearhead.nn.positions import POSITIONS, Learned
+from clearhead.nn.stacks import build_stack
+
+SMALL = {"dim": 16, "num_heads": 2, "ff_dim": 24, "num_layers": 1, "max_len": 8}
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(40, 40), (30, 120)])
+def test_matrices_fill_the_glorot_interval_and_biases_are_zero(inputs: int, outputs: int) -> None:
+    linear = nn.Linear(inputs, outputs)
+    initialise(linear)
+    bound = math.sqrt(6 / (inputs + outputs))
+    assert 0.95 * bound < linear.weight.abs().max() <= bound
+    assert linear.weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.1)
+    assert (linear.bias == 0).all()
+
+
+def test_a_matrix_without_bias_is_fine() -> None:
+    linear = nn.Linear(8, 8, bias=False)
+    linear.weight.data.fill_(math.nan)
+    initialise(linear)
+    assert linear.weight.isfinite().all()
+
+
+def test_scaled_tokens_enter_with_unit_variance_and_logits_start_at_about_one() -> None:
+    embedding = TokenEmbedding(400, 64)
+    output = OutputLayer(64, 400)
+    initialise(nn.ModuleList([embedding, output]))
+    for weight in (embedding.weight, output.weight):
+        assert weight.std().item() == pytest.approx(1 / 8, rel=0.05)
+        assert weight.mean().item() == pytest.approx(0, abs=0.01)
+    tokens = embedding(torch.arange(400)[None])
+    assert tokens.std().item() == pytest.approx(1, rel=0.05)
+    assert output(torch.randn(1, 50, 64)).std().item() == pytest.approx(1, rel=0.1)
+
+
+def test_learned_positions_start_small() -> None:
+    positions = Learned(dim=64, num_heads=2, head_dim=32, max_len=50)
+    initialise(positions)
+    assert positions.weight.std().item() == pytest.approx(0.02, rel=0.1)
+
+
+VARIED = (
+    [{"norm": name} for name in NORMS]
+    + [{"positions": name} for name in POSITIONS]
+    + [{"feedforward": name} for name in FEED_FORWARDS]
+)
+
+
+@pytest.mark.parametrize("variant", VARIED, ids=lambda variant: "-".join(*variant.items()))
+def test_no_parameter_is_forgotten_and_norms_start_as_they_were_made(variant: dict[str, str]) -> None:
+    stack = build_stack(**SMALL, **variant, cross=True)
+    norms = [module for module in stack.modules() if isinstance(module, Norm)]
+    kept = {parameter: parameter.clone() for norm in norms for parameter in norm.parameters()}
+    for parameter in stack.parameters():
+        if parameter not in kept:
+            parameter.data.fill_(math.nan)
+    initialise(stack)
+    for parameter in stack.parameters():
+        assert parameter.isfinite().all()
+        assert parameter not in kept or torch.equal(parameter, kept[parameter])
+
+
+def test_a_seed_repeats_the_weights() -> None:
+    stacks = [build_stack(**SMALL, positions="learned") for _ in range(2)]
+    for stack in stacks:
+        torch.manual_seed(7)
+        initialise(stack)
+    for one, other in zip(stacks[0].parameters(), stacks[1].parameters(), strict=True):
+        assert torch.equal(one, other)
