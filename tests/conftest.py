@@ -6,11 +6,16 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from jaxtyping import install_import_hook
 
-CHECKED = ["clearhead.nn", "clearhead.primer", "clearhead.models", "clearhead.train", "clearhead.generate"]
+CHECKED = ["clearhead.nn", "clearhead.primer", "clearhead.models", "clearhead.train.losses", "clearhead.generate"]
 # Shapes in signatures are executed: from here on these packages are imported with every tensor's axes checked.
 install_import_hook(CHECKED, "beartype.beartype")
+
+# How long an example takes depends on what else the machine does, so time decides nothing.
+settings.register_profile("clearhead", deadline=None)
+settings.load_profile("clearhead")
 
 
 @pytest.fixture(autouse=True, scope="session")

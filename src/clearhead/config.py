@@ -5,6 +5,7 @@ The records themselves live beside the thing they configure; this file holds onl
 
 from __future__ import annotations
 
+import copy
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -60,7 +61,7 @@ def override(tree: Mapping[str, Any], assignments: Iterable[str]) -> Tree:
     >>> override({"train": {"lr": 1.0}}, ["train.lr=3e-4", "train.optimizer=adamw"])
     {'train': {'lr': 0.0003, 'optimizer': 'adamw'}}
     """
-    result: Tree = {key: dict(value) if isinstance(value, dict) else value for key, value in tree.items()}
+    result: Tree = copy.deepcopy(dict(tree))
     for assignment in assignments:
         dotted, equals, text = assignment.partition("=")
         if not equals or not dotted.strip():

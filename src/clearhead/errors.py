@@ -58,7 +58,7 @@ class ConfigError(ClearheadError):
 
 
 class DivergedError(ClearheadError):
-    """Training produced a number that is not finite; the weights before that step are kept."""
+    """A model produced a number that is not finite; in training, the weights before that step are kept."""
 
 
 INTERNAL_ERROR = 70

@@ -1,0 +1,39 @@
+"""A run directory in, a model directory with the mean of some of its checkpoints out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clearhead.checkpoint import all_steps, best_first, load_model, read_tensors, restore_model, save_model
+from clearhead.errors import DataError, UsageError, WouldOverwriteError
+from clearhead.storage import verify
+from clearhead.train.averaging import average
+
+
+def average_run(run: Path, out: Path, *, last: int | None = None, best: int | None = None) -> list[str]:
+    """Write the mean of the `last` newest or the `best` best checkpoints; their names come back."""
+    if (last is None) == (best is None):
+        raise UsageError("say which checkpoints to average: --last N or --best N")
+    if out.exists():
+        raise WouldOverwriteError(f"{out} exists: choose another --out")
+    stored = load_model(run)
+    directory = run / "checkpoints"
+    paths = all_steps(directory)[-last:] if last is not None else best_first(directory)[:best]
+    wanted = last or best or 0
+    if len(paths) < wanted or wanted < 1:
+        raise DataError(f"{run} has {len(paths)} such checkpoints, not {wanted}: train with a larger train.keep_last")
+    for path in paths:
+        verify(path)
+    restore_model(stored.model, average(read_tensors(path / "model.safetensors") for path in paths), run)
+    names = [path.name for path in paths]
+    home = run / "model" if (run / "model").is_dir() else run
+    card = (home / "README.md").read_text(encoding="utf-8") if (home / "README.md").is_file() else ""
+    save_model(
+        out,
+        stored.model,
+        stored.tokenizers,
+        generation=stored.generation,
+        card=f"{card}\nThe weights are the mean of {', '.join(names)}.\n",
+        training_config=(run / "config.toml").read_text(encoding="utf-8"),
+    )
+    return names

@@ -1,0 +1,163 @@
+"""A model directory in, a translator that takes strings and gives strings out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, overload
+
+import torch
+
+from clearhead.checkpoint import load_model
+from clearhead.config import build
+from clearhead.errors import DataError, UnavailableError
+from clearhead.generate.constraints import count_repeats
+from clearhead.generate.settings import GenerationConfig
+from clearhead.generate.step import Hypothesis
+from clearhead.generate.strategies import generate
+from clearhead.models.translator import Translator
+from clearhead.nn.masks import real_tokens
+from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from clearhead.text.tokenizer import TokenizerPair
+
+BATCH_TOKENS = 4096
+"""Source tokens, padding included, that are translated side by side."""
+WINDOW = 1024
+"""Lines read ahead, so that those of a length can go together; memory is bounded by this."""
+FINE_GRAINED_SPAN = 24
+"""In characters and bytes a repetition is a loop only from this many tokens on: 000000 is a number."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of one text."""
+
+    text: str
+    score: float
+    """Log-probability normalised for length: what translations are compared by."""
+    log_prob: float
+    finished: bool
+    """False if it was cut at the longest length."""
+
+
+class LoadedTranslator:
+    """A trained translator, ready for use."""
+
+    def __init__(
+        self, model: Translator, tokenizers: TokenizerPair, generation: GenerationConfig, device: str = "cpu"
+    ) -> None:
+        self.device = pick_device(device)
+        self.model = model.to(self.device).eval()
+        self.tokenizers = tokenizers
+        self.generation = generation
+
+    @overload
+    def translate(self, texts: str, **options: Any) -> str: ...
+    @overload
+    def translate(self, texts: Iterable[str], **options: Any) -> list[str]: ...
+    def translate(self, texts: str | Iterable[str], **options: Any) -> str | list[str]:
+        """Translate one text or many; options are those of GenerationConfig, such as `beam_size=1`."""
+        if isinstance(texts, str):
+            return self.translate([texts], **options)[0]
+        config = self.configured(**options)
+        return [best[0].text for best in self.stream(texts, config)]
+
+    def configured(self, **options: Any) -> GenerationConfig:
+        """The model's own settings with some changed; a beam of one is greedy, more is a beam."""
+        if "beam_size" in options and "strategy" not in options:
+            options["strategy"] = "beam" if options["beam_size"] > 1 else "greedy"
+        return build(GenerationConfig, {**self.generation.model_dump(), **options}, "generation")
+
+    def stream(self, texts: Iterable[str], config: GenerationConfig) -> Iterator[list[Translation]]:
+        """The n best translations of each text, in order, in constant memory; an empty text stays empty."""
+        remaining = iter(texts)
+        first = 0
+        while window := list(islice(remaining, WINDOW)):
+            yield from self._window(window, first, config)
+            first += len(window)
+
+    def _window(self, texts: Sequence[str], first: int, config: GenerationConfig) -> list[list[Translation]]:
+        results = [[Translation("", 0.0, 0.0, True)] for _ in texts]
+        ids = self._encode(texts, first)
+        filled = sorted((row for row in range(len(texts)) if texts[row].strip()), key=lambda row: (len(ids[row]), row))
+        for rows in _batches(filled, [len(row) for row in ids]):
+            found = self.search([ids[row] for row in rows], config, [first + row for row in rows])
+            for row, hypotheses in zip(rows, found, strict=True):
+                results[row] = [self._translation(hypothesis) for hypothesis in hypotheses]
+        return results
+
+    def _encode(self, texts: Sequence[str], first: int) -> list[list[int]]:
+        encoded = self.tokenizers.source.encode_batch([text.strip() for text in texts])
+        longest = self.model.config.max_len
+        for row, ids in enumerate(encoded):
+            if len(ids) + 1 > longest:
+                raise DataError(
+                    f"text {first + row + 1:,} has {len(ids):,} tokens, and this model reads at most {longest - 1}: "
+                    "split it into sentences"
+                )
+        return encoded
+
+    def search(
+        self, sources: Sequence[Sequence[int]], config: GenerationConfig, row_keys: Sequence[int] | None = None
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses for source ids (without control tokens), all in one batch."""
+        source = _padded([[*ids, EOS_ID] for ids in sources]).to(self.device)
+        is_full = len({len(ids) for ids in sources}) == 1
+        with torch.inference_mode():
+            state = self.model.start(source, None if is_full else real_tokens(source, PAD_ID))
+            return generate(
+                self.model.step,
+                state,
+                len(sources),
+                config,
+                bos_id=BOS_ID,
+                eos_id=EOS_ID,
+                max_lens=config.max_lens([len(ids) for ids in sources], room=self.model.config.max_len - 1),
+                forbidden_ids=(BOS_ID, PAD_ID, UNK_ID),
+                row_keys=row_keys,
+                repeats_allowed=[count_repeats(ids) for ids in sources],
+                guard_span=FINE_GRAINED_SPAN if self.tokenizers.target.kind in ("char", "byte") else 1,
+                device=self.device,
+            )
+
+    def _translation(self, hypothesis: Hypothesis) -> Translation:
+        text = " ".join(self.tokenizers.target.decode(hypothesis.ids).split("\n"))
+        return Translation(text, hypothesis.score, hypothesis.log_prob, hypothesis.finished)
+
+
+def load(path: str | Path, device: str = "auto") -> LoadedTranslator:
+    """Load a model directory, or the best model of a run directory."""
+    stored = load_model(Path(path))
+    generation = build(GenerationConfig, stored.generation, str(stored.path / "generation_config.json"))
+    return LoadedTranslator(stored.model, stored.tokenizers, generation, device)
+
+
+def pick_device(name: str) -> torch.device:
+    """The device a name means; `auto` takes a GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise UnavailableError(f"device '{name}' cannot be used: {reason}") from None
+    return device
+
+
+def _batches(rows: Sequence[int], lengths: Sequence[int]) -> Iterator[list[int]]:
+    batch: list[int] = []
+    for row in rows:
+        if batch and (len(batch) + 1) * (lengths[row] + 1) > BATCH_TOKENS:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+def _padded(rows: Sequence[Sequence[int]]) -> torch.Tensor:
+    width = max(len(row) for row in rows)
+    return torch.tensor([[*row, *[PAD_ID] * (width - len(row))] for row in rows], dtype=torch.long)

@@ -1,0 +1,1 @@
+"""A model and batches in, a trained model and a stream of events out."""

@@ -1,0 +1,59 @@
+"""A loop that is ready to run in, how much time and memory it will take out: measured on a copy, so nothing changes."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+
+from clearhead.data.batches import Cursor
+from clearhead.models.translator import Translator
+from clearhead.train.events import Noted
+from clearhead.train.logbook import clock
+from clearhead.train.loop import Loop
+from clearhead.train.optimizers import OPTIMIZERS
+from clearhead.train.sizing import training_memory
+
+
+def estimate(loop: Loop) -> Iterator[Noted]:
+    """Say how large the model is, what memory a step takes, and how long the run will be."""
+    total = loop.config.total_steps(loop.batches.num_batches(0))
+    parameters = sum(p.numel() for p in loop.model.parameters())
+    seconds = seconds_per_step(loop)
+    yield Noted(
+        f"model: {parameters / 1e6:.2f} M parameters; about {memory(loop, parameters) / 2**20:,.0f} MiB of memory; "
+        f"{total:,} steps of {seconds:.2g} s, so about {clock(total * seconds)}"
+    )
+
+
+def seconds_per_step(loop: Loop) -> float:
+    """Time one training step of a throw-away copy, after one to warm up."""
+    with torch.random.fork_rng(devices=[]):
+        model = copy.deepcopy(loop.model)
+        settings = loop.config
+        optimizer = OPTIMIZERS[settings.optimizer](
+            model, betas=(settings.beta1, settings.beta2), eps=settings.eps, weight_decay=settings.weight_decay
+        )
+        trial = replace(loop, model=model, optimizer=optimizer)
+        stream = loop.batches.stream(Cursor(epoch=0, batch=0))
+        trial.step(stream, 1, 2)
+        began = time.perf_counter()
+        trial.step(stream, 2, 2)
+        return time.perf_counter() - began
+
+
+def memory(loop: Loop, parameters: int) -> int:
+    """Bytes that a training step takes, about."""
+    assert isinstance(loop.model, Translator)
+    config = loop.model.config
+    return training_memory(
+        parameters,
+        num_layers=config.encoder_layers + config.decoder_layers,
+        dim=config.dim,
+        ff_dim=config.ff_dim,
+        vocab_size=config.target_vocab_size,
+        max_tokens=loop.batches.config.max_tokens,
+    )

@@ -1,0 +1,79 @@
+"""The settings of a training run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, model_validator
+
+from clearhead.config import Record, one_of
+from clearhead.train.losses import LOSSES
+from clearhead.train.optimizers import OPTIMIZERS
+from clearhead.train.precision import PRECISIONS
+from clearhead.train.schedules import SCHEDULES
+
+
+class TrainConfig(Record):
+    """How a model is trained."""
+
+    seed: int = Field(1, ge=0)
+    """Fixes initial weights, dropout and the order of the data: the same seed repeats the run bit for bit on a CPU."""
+    steps: int | None = Field(None, ge=1)
+    """Optimizer steps; with epochs as well, whichever is reached first."""
+    epochs: float | None = Field(None, gt=0)
+    """Passes over the data."""
+    accumulate: int = Field(1, ge=1)
+    """Batches whose gradients are added up before each optimizer step."""
+    optimizer: Annotated[str, one_of(OPTIMIZERS, "optimizer")] = "adam"
+    """Which rule turns gradients into steps."""
+    lr: float = Field(1e-3, gt=0)
+    """The peak learning rate; for the noam schedule a plain factor, usually 1."""
+    beta1: float = Field(0.9, ge=0, lt=1)
+    """Adam's memory of the gradient."""
+    beta2: float = Field(0.98, ge=0, lt=1)
+    """Adam's memory of the squared gradient."""
+    eps: float = Field(1e-9, gt=0)
+    """Adam's guard against division by zero."""
+    weight_decay: float = Field(0.0, ge=0)
+    """Pull of the weights towards zero."""
+    schedule: Annotated[str, one_of(SCHEDULES, "schedule")] = "inverse_sqrt"
+    """How the learning rate rises and falls."""
+    warmup: int = Field(400, ge=0)
+    """Steps over which the learning rate rises."""
+    clip: float = Field(1.0, ge=0)
+    """Gradients longer than this are shortened to it; 0 leaves them as they are."""
+    loss: Annotated[str, one_of(LOSSES, "loss")] = "cross_entropy"
+    """What is minimised."""
+    smoothing: float = Field(0.1, ge=0, lt=1)
+    """Share of each label that is spread over the rest of the vocabulary."""
+    precision: Annotated[str, one_of(PRECISIONS, "precision")] = "fp32"
+    """The number format of matrix products."""
+    log_every: int = Field(20, ge=1)
+    """Steps between progress reports."""
+    validate_every: int = Field(500, ge=1)
+    """Steps between validations; each is followed by a checkpoint."""
+    save_every: int | None = Field(None, ge=1)
+    """Steps between further checkpoints."""
+    patience: int | None = Field(None, ge=1)
+    """Stop after this many validations without a better loss."""
+    keep_last: int = Field(3, ge=1)
+    """How many of the newest checkpoints are kept."""
+    keep_best: int = Field(1, ge=1)
+    """How many of the best checkpoints are kept."""
+    average: int = Field(0, ge=0)
+    """At the end, average this many checkpoints; the average is used if its validation loss is the lowest."""
+    average_of: Annotated[str, one_of(["last", "best"], "choice of checkpoints")] = "last"
+    """Which checkpoints are averaged."""
+
+    @model_validator(mode="after")
+    def _check(self) -> TrainConfig:
+        if self.steps is None and self.epochs is None:
+            raise ValueError("say how long to train: set train.steps or train.epochs")
+        if self.average > (self.keep_last if self.average_of == "last" else self.keep_best):
+            raise ValueError(f"averaging {self.average} checkpoints needs train.keep_{self.average_of} to be as many")
+        return self
+
+    def total_steps(self, batches_per_epoch: int) -> int:
+        """How many optimizer steps the run takes."""
+        by_epochs = None if self.epochs is None else max(1, round(self.epochs * batches_per_epoch / self.accumulate))
+        return min(limit for limit in (self.steps, by_epochs) if limit is not None)

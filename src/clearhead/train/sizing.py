@@ -1,0 +1,81 @@
+"""The amount of data and memory in, a fitting tokenizer, model and batch out, each with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Choice(NamedTuple):
+    """One setting that was chosen for the user, and why."""
+
+    key: str
+    value: Any
+    why: str
+
+
+@dataclass(frozen=True)
+class Tier:
+    """What suits corpora of up to `pairs` sentence pairs, on a laptop."""
+
+    pairs: float
+    vocab_size: int
+    dim: int
+    ff_dim: int
+    num_heads: int
+    num_layers: int
+    dropout: float
+    epochs: float
+    lr: float
+
+
+TIERS = (
+    Tier(3_000, 1_000, 128, 256, 4, 2, 0.3, 80, 2e-3),
+    Tier(15_000, 3_000, 128, 512, 4, 3, 0.3, 50, 2e-3),
+    Tier(60_000, 8_000, 256, 512, 4, 3, 0.3, 25, 1.5e-3),
+    Tier(300_000, 12_000, 256, 1024, 4, 3, 0.1, 12, 1.5e-3),
+    Tier(2_000_000, 16_000, 512, 2048, 8, 4, 0.1, 6, 7e-4),
+    Tier(float("inf"), 32_000, 512, 2048, 8, 6, 0.1, 3, 7e-4),
+)
+
+
+def choose_sizes(pairs: int, longest: int, memory: int) -> list[Choice]:
+    """Settings for a translator from the pairs, the longest side in characters, and the free memory in bytes."""
+    tier = next(tier for tier in TIERS if pairs <= tier.pairs)
+    size = f"{pairs:,} pairs"
+    max_tokens = next(budget for budget in (8192, 4096, 2048, 1024) if fits(tier, budget, memory) or budget == 1024)
+    steps = max(1, round(pairs * 20 / max_tokens))
+    return [
+        Choice("tokenizer.kind", "bpe", "loses nothing, and needs no rules for any language"),
+        Choice("tokenizer.vocab_size", tier.vocab_size, f"{size}: more entries would be seen too rarely to be learned"),
+        Choice("model.dim", tier.dim, f"{size}: a wider model would learn them by heart"),
+        Choice("model.ff_dim", tier.ff_dim, "goes with the width"),
+        Choice("model.num_heads", tier.num_heads, f"{tier.dim // tier.num_heads} features a head"),
+        Choice("model.encoder_layers", tier.num_layers, "enough for sentences, quick on a CPU"),
+        Choice("model.decoder_layers", tier.num_layers, "as deep as the encoder"),
+        Choice("model.dropout", tier.dropout, "the less data, the more is dropped"),
+        Choice("model.tie", "all", "both sides share one vocabulary"),
+        Choice("model.max_len", 256 if longest <= 600 else 512, f"the longest side has {longest:,} characters"),
+        Choice("batches.max_tokens", max_tokens, f"{memory / 2**30:.1f} GiB of memory are free"),
+        Choice("train.epochs", tier.epochs, f"about what {size} need before they are learned by heart"),
+        Choice("train.lr", tier.lr, "the wider, the smaller"),
+        Choice("train.warmup", min(400, 4 * steps), "a few passes over small data, 400 steps at most"),
+        Choice("train.validate_every", max(50, steps), "about once per pass"),
+    ]
+
+
+def fits(tier: Tier, max_tokens: int, memory: int) -> bool:
+    """Whether a training step of this size should fit into half of the free memory."""
+    table = tier.vocab_size * tier.dim
+    layers = 2 * tier.num_layers * (6 * tier.dim**2 + 2 * tier.dim * tier.ff_dim)
+    return training_memory(table + layers, 2 * tier.num_layers, tier.dim, tier.ff_dim, tier.vocab_size, max_tokens) < (
+        memory / 2
+    )
+
+
+def training_memory(parameters: int, num_layers: int, dim: int, ff_dim: int, vocab_size: int, max_tokens: int) -> int:
+    """Bytes that one training step takes, about: weights, gradients and Adam's two memories, activations, logits."""
+    weights = 16 * parameters
+    activations = 4 * max_tokens * num_layers * (16 * dim + 3 * ff_dim)
+    logits = 4 * 3 * max_tokens * vocab_size
+    return weights + activations + logits

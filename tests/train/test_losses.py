@@ -1,0 +1,88 @@
+"""Losses against torch's own and against loops written from their formulas."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from clearhead.nn.embedding import OutputLayer
+from clearhead.train.losses import LOSSES
+
+PAD = 2
+
+
+@pytest.fixture
+def output() -> OutputLayer:
+    torch.manual_seed(0)
+    layer = OutputLayer(6, 11)
+    nn.init.normal_(layer.weight)
+    return layer
+
+
+def some(count: int = 7) -> tuple[Tensor, Tensor]:
+    torch.manual_seed(1)
+    labels = torch.randint(3, 11, (count,))
+    return torch.randn(count, 6, requires_grad=True), labels
+
+
+def kl_by_loop(logits: Tensor, labels: Tensor, smoothing: float) -> Tensor:
+    """The notes' formula, entry by entry: 1−ε on the label, 0 on padding, ε/(V−2) on the rest."""
+    log_probs = logits.log_softmax(-1)
+    total = torch.zeros(())
+    for row, label in enumerate(labels.tolist()):
+        for entry in range(logits.shape[1]):
+            wanted = 0.0 if entry == PAD else smoothing / (logits.shape[1] - 2)
+            wanted = 1 - smoothing if entry == label else wanted
+            if wanted > 0:
+                total = total + wanted * (math.log(wanted) - log_probs[row, entry])
+    return total
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
+def test_cross_entropy_equals_torchs_forward_and_backward(output: OutputLayer, smoothing: float) -> None:
+    hidden, labels = some()
+    ours = LOSSES["cross_entropy"](smoothing, PAD)(hidden, labels, output)
+    theirs = F.cross_entropy(output(hidden), labels, label_smoothing=smoothing, reduction="sum")
+    torch.testing.assert_close(ours.total, theirs)
+    for mine, other in zip(
+        torch.autograd.grad(ours.total, [hidden, output.weight]),
+        torch.autograd.grad(theirs, [hidden, output.weight]),
+        strict=True,
+    ):
+        torch.testing.assert_close(mine, other)
+
+
+@pytest.mark.parametrize("smoothing", [0.1, 0.4])
+def test_the_kl_form_equals_a_loop_from_its_formula(output: OutputLayer, smoothing: float) -> None:
+    hidden, labels = some()
+    ours = LOSSES["kl"](smoothing, PAD)(hidden, labels, output)
+    loop = kl_by_loop(output(hidden), labels, smoothing)
+    torch.testing.assert_close(ours.total, loop)
+    torch.testing.assert_close(torch.autograd.grad(ours.total, hidden)[0], torch.autograd.grad(loop, hidden)[0])
+
+
+def test_the_kl_form_is_zero_when_the_model_says_just_what_the_label_says() -> None:
+    vocab, smoothing = 11, 0.1
+    wanted = torch.full((vocab,), smoothing / (vocab - 2))
+    wanted[5], wanted[PAD] = 1 - smoothing, 1e-30
+    loss = LOSSES["kl"](smoothing, PAD)(wanted.log()[None], torch.tensor([5]), nn.Identity())
+    assert abs(float(loss.total)) < 1e-5
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_nll_is_unsmoothed_and_counts_every_token(output: OutputLayer, name: str) -> None:
+    hidden, labels = some()
+    sums = LOSSES[name](0.1, PAD)(hidden, labels, output)
+    torch.testing.assert_close(sums.nll, F.cross_entropy(output(hidden), labels, reduction="sum").detach())
+    assert sums.tokens == len(labels)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_without_smoothing_all_losses_are_the_negative_log_likelihood(output: OutputLayer, name: str) -> None:
+    hidden, labels = some()
+    sums = LOSSES[name](0.0, PAD)(hidden, labels, output)
+    torch.testing.assert_close(sums.total.detach(), sums.nll)
