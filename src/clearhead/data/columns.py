@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.errors import MissingInputError, StorageError
+from clearhead.storage import sync
 
 FORMAT_VERSION = 1
 META = "meta.json"
@@ -79,7 +80,7 @@ class ColumnWriter:
                 file.write(json.dumps(meta, indent=2).encode())
                 file.flush()
                 os.fsync(file.fileno())
-            _fsync_folder(self._workplace)
+            sync(self._workplace)
             _install(self._workplace, self._directory)
 
     def _finish_column(self, name: str) -> dict[str, Any]:
@@ -157,15 +158,7 @@ def _install(workplace: Path, directory: Path) -> None:
             return
         shutil.rmtree(directory)
         workplace.rename(directory)
-    _fsync_folder(directory.parent)
-
-
-def _fsync_folder(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync(directory.parent)
 
 
 @contextlib.contextmanager

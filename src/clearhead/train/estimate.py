@@ -15,11 +15,14 @@ from clearhead.train.events import Noted
 from clearhead.train.logbook import clock
 from clearhead.train.loop import Loop
 from clearhead.train.optimizers import OPTIMIZERS
+from clearhead.train.precision import is_slow
 from clearhead.train.sizing import training_memory
 
 
 def estimate(loop: Loop) -> Iterator[Noted]:
     """Say how large the model is, what memory a step takes, and how long the run will be."""
+    if is_slow(loop.config.precision, next(loop.model.parameters()).device):
+        yield Noted("this CPU has no bf16 instructions: train.precision = 'fp32' would be many times faster")
     total = loop.config.total_steps(loop.batches.num_batches(0))
     parameters = sum(p.numel() for p in loop.model.parameters())
     seconds = seconds_per_step(loop)

@@ -16,3 +16,9 @@ def computing_in(precision: str, device: torch.device) -> AbstractContextManager
     """The context in which a model computes; weights and optimizer state stay in fp32 throughout."""
     dtype = PRECISIONS[precision]
     return nullcontext() if dtype is None else torch.autocast(device.type, dtype)
+
+
+def is_slow(precision: str, device: torch.device) -> bool:
+    """Whether this machine emulates the format, which takes tens of times as long as fp32."""
+    emulated = device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return PRECISIONS[precision] is torch.bfloat16 and emulated
