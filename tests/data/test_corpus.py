@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import signal
@@ -315,13 +316,20 @@ def test_the_slower_of_two_builders_opens_what_the_faster_one_made(tmp_path: Pat
     assert list(tmp_path.iterdir()) == [directory]
 
 
+class FullDisk(io.BytesIO):
+    """A file on a disk that takes nothing more."""
+
+    def write(self, data: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
 def test_a_full_disk_is_one_clear_line_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real_open = Path.open
 
     def nearly_full(path: Path, *arguments: Any, **keywords: Any) -> Any:
-        return real_open(Path("/dev/full") if path.name == "target_ids.bin" else path, *arguments, **keywords)
+        return FullDisk() if path.name == "target_ids.bin" else real_open(path, *arguments, **keywords)
 
     monkeypatch.setattr(Path, "open", nearly_full)
     with pytest.raises(StorageError, match=r"^cannot write .*corpus: the disk is full; make room, or set CLEAR"):
