@@ -17,6 +17,7 @@ from clearhead.data.lines import TextFile
 from clearhead.data.number_split import Split, sample_numbers
 from clearhead.data.numbers import LANGUAGES, LARGEST, spell
 from clearhead.data.reasons import Reason
+from clearhead.data.sets import set_file
 from clearhead.errors import ConfigError, DataError, choose, did_you_mean
 
 
@@ -25,6 +26,9 @@ class DataConfig(Record):
 
     kind: str = "files"
     """`files` (two aligned text files), `tsv` (one tab-separated file) or `numbers` (the built-in number words)."""
+
+    dataset: str | None = None
+    """A named set, such as "multi30k": file names below are then those of its files (clearhead data list)."""
 
     source: str | None = None
     """kind `files`: the source side for training, one sentence a line, plain or gzip."""
@@ -106,6 +110,10 @@ class DataConfig(Record):
                 raise ValueError(f"'{name}' belongs to kind '{kind}', but the kind is '{self.kind}'")
         return self
 
+    def path(self, name: str) -> Path:
+        """Where a named file lies: in the named set, if there is one."""
+        return set_file(self.dataset, name) if self.dataset is not None else Path(name)
+
 
 class RawPair(NamedTuple):
     """One pair as found; a side that cannot be used is None, and `reason` says why."""
@@ -150,7 +158,7 @@ class AlignedFiles:
         prefix = "" if split == "train" else f"{split}_"
         source, target = getattr(config, f"{prefix}source"), getattr(config, f"{prefix}target")
         if source and target:
-            return cls(Path(source), Path(target))
+            return cls(config.path(source), config.path(target))
         if source or target:
             given, absent = ("source", "target") if source else ("target", "source")
             raise ConfigError(f"data.{prefix}{given} is {source or target}, but data.{prefix}{absent} is missing")
@@ -190,7 +198,7 @@ class TabSeparated:
     @classmethod
     def for_split(cls, config: DataConfig, split: Split) -> TabSeparated | None:
         path = {"train": config.tsv, "validation": config.validation_tsv, "test": config.test_tsv}[split]
-        return cls(Path(path), (config.columns[0], config.columns[1])) if path else None
+        return cls(config.path(path), (config.columns[0], config.columns[1])) if path else None
 
     @property
     def name(self) -> str:

@@ -1,0 +1,221 @@
+"""The name of a data set in, the folder that holds its files out: found in $CLEARHEAD_DATA, or downloaded and checked.
+
+Sums are of the content, so a file may lie there plain or gzipped. A new set is one entry in SETS.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.client
+import io
+import os
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from clearhead.data.corpus import cache_root
+from clearhead.errors import StorageError, UnavailableError, choose
+from clearhead.storage import storage_error
+
+BLOCK = 1 << 20
+GZIP = b"\x1f\x8b"
+SECONDS_WITHOUT_ANSWER = 30
+Progress = Callable[[str, int], None]
+
+
+@dataclass(frozen=True)
+class SetFile:
+    """One file of a set."""
+
+    name: str
+    sha256: str
+    """Of its content, unpacked."""
+    bytes: int
+    url: str | None = None
+    """Where it can be downloaded, plain or gzipped; None if only by hand."""
+
+
+@dataclass(frozen=True)
+class NamedSet:
+    """A data set that recipes can name."""
+
+    what: str
+    licence: str
+    origin: str
+    files: tuple[SetFile, ...]
+
+    @property
+    def bytes(self) -> int:
+        """The size of all its files, unpacked."""
+        return sum(file.bytes for file in self.files)
+
+
+def find_file(folder: Path, name: str) -> Path | None:
+    """A file of a set as it lies in a folder, plain or gzipped."""
+    return next((path for path in (folder / name, folder / f"{name}.gz") if path.is_file()), None)
+
+
+def places(name: str) -> list[Path]:
+    """Where a set may lie: the user's own data folder first, then the download cache."""
+    own = os.environ.get("CLEARHEAD_DATA")
+    return [*([Path(own).expanduser() / name] if own else []), cache_root() / "sets" / name]
+
+
+def locate(name: str) -> Path:
+    """The folder that holds a whole set, or one line that says how to get it."""
+    wanted = choose(SETS, name, "data set")
+    for folder in places(name):
+        if all(find_file(folder, file.name) for file in wanted.files):
+            return folder
+    files = ", ".join(file.name for file in wanted.files)
+    how = f"clearhead data fetch {name}, or " if all(file.url for file in wanted.files) else ""
+    raise UnavailableError(f"the data set '{name}' is not here: {how}put {files} (or .gz) into {places(name)[0]}")
+
+
+def set_file(name: str, file: str) -> Path:
+    """One file of a set, plain or gzipped."""
+    folder = locate(name)
+    known = {entry.name: entry.name for entry in SETS[name].files}
+    path = find_file(folder, choose(known, file.removesuffix(".gz"), f"file of '{name}'"))
+    assert path is not None
+    return path
+
+
+def is_here(name: str) -> bool:
+    """Whether a set can be used without a download."""
+    try:
+        return locate(name) is not None
+    except UnavailableError:
+        return False
+
+
+def fetch(name: str, progress: Progress | None = None) -> Path:
+    """Download what is missing of a set into the cache; a file gets its name only when its sum is right."""
+    wanted = choose(SETS, name, "data set")
+    for folder in places(name):
+        if all(find_file(folder, file.name) for file in wanted.files):
+            for file in wanted.files:
+                check(folder, file)
+            return folder
+    folder = places(name)[-1]
+    for file in wanted.files:
+        if find_file(folder, file.name) is None:
+            _download(folder, file, name, progress)
+        check(folder, file)
+    return folder
+
+
+def check(folder: Path, file: SetFile) -> None:
+    """Compare a file with its sum."""
+    path = find_file(folder, file.name)
+    assert path is not None
+    if content_sum(path) != file.sha256:
+        raise StorageError(f"{path} is not the file it should be (wrong SHA-256): remove it and fetch again")
+
+
+def content_sum(path: Path) -> str | None:
+    """The SHA-256 of a file's content, unpacked; None if it cannot be unpacked."""
+    digest = hashlib.sha256()
+    try:
+        with _unpacked(path) as content:
+            while block := content.read(BLOCK):
+                digest.update(block)
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        return None
+    return digest.hexdigest()
+
+
+def _unpacked(path: Path) -> gzip.GzipFile | io.BufferedReader:
+    with path.open("rb") as file:
+        is_packed = file.read(2) == GZIP
+    return gzip.open(path, "rb") if is_packed else path.open("rb")
+
+
+def _download(folder: Path, file: SetFile, name: str, progress: Progress | None) -> None:
+    if file.url is None:
+        raise UnavailableError(f"{file.name} of '{name}' cannot be downloaded: put it into {places(name)[0]}")
+    draft = folder / f"{file.name}.part-{os.getpid()}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        packed = _receive(file, draft, progress)
+        final = folder / (f"{file.name}.gz" if packed else file.name)
+        if content_sum(draft) != file.sha256:
+            raise UnavailableError(f"{file.url} did not send the file it should (wrong SHA-256): nothing was kept")
+        draft.replace(final)
+    except urllib.error.HTTPError as error:
+        raise UnavailableError(f"{file.url} answered {error.code}: put {file.name} into {places(name)[0]}") from None
+    except (urllib.error.URLError, TimeoutError, http.client.HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        raise UnavailableError(
+            f"cannot download {file.url}: {reason}; try again later, or put {file.name} into {places(name)[0]}"
+        ) from None
+    except OSError as error:
+        raise storage_error(folder / file.name, error) from None
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _receive(file: SetFile, draft: Path, progress: Progress | None) -> bool:
+    """Write the answer to a draft; whether it is gzipped comes back."""
+    assert file.url is not None
+    with urllib.request.urlopen(file.url, timeout=SECONDS_WITHOUT_ANSWER) as answer, draft.open("wb") as out:
+        expected = answer.headers.get("Content-Length")
+        received = 0
+        start = b""
+        while block := answer.read(BLOCK):
+            start = start or block[:2]
+            out.write(block)
+            received += len(block)
+            if progress is not None:
+                progress(file.name, received)
+        if expected is not None and received != int(expected):
+            raise UnavailableError(f"{file.url} was cut off after {received:,} of {int(expected):,} bytes: try again")
+        out.flush()
+        os.fsync(out.fileno())
+    return start == GZIP
+
+
+_MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
+_SHAKESPEARE = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
+
+SETS: dict[str, NamedSet] = {
+    "multi30k": NamedSet(
+        "German-English image captions: 29,000 to train, 1,014 to validate, 1,000 to test (test_2016_flickr)",
+        "non-commercial research and education (see its README)",
+        "github.com/multi30k/dataset, task 1, raw",
+        tuple(
+            SetFile(name, sha256, size, f"{_MULTI30K}{name}.gz")
+            for name, sha256, size in (
+                ("train.de", "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72", 2_110_398),
+                ("train.en", "460a15fbd157e34a7a9957ee388c1ca247fe47af3ef25fb50442af6c274e0fc6", 1_801_238),
+                ("val.de", "660e09eb7e1da2f856ea13ee5ad3cf6d36b3d5b0b733c857e94c5747a3dfc660", 75_981),
+                ("val.en", "1f2a23d992769b5b3d209b0a10dd0b77c08cceb1f20dfb97ed0aafa49d107227", 63_297),
+                ("test_2016_flickr.de", "4be6b5b3236b79c25475c6bb829800a7ce559e9ba7a1f6c2394fe4d40be46d16", 70_649),
+                ("test_2016_flickr.en", "399a4382932c1aadd3ceb9bef1008d388a64c76d4ae4e9d4728c6f4301cac182", 62_076),
+            )
+        ),
+    ),
+    "tatoeba": NamedSet(
+        "English-German and English-Chinese sentence pairs: 169,813 and 29,155",
+        "CC BY 2.0 (France), attribution: tatoeba.org",
+        "tatoeba.org through manythings.org/anki (its current files are newer than these)",
+        (
+            SetFile("deu.txt", "a79c90b3cd3102decffa49cc00fb6f20023974f2ae5c4782515bebe133fcc07b", 12_316_220),
+            SetFile("cmn.hans.txt", "9da1af87e3e61650aa38595e60baef3a4e3a18ed239a7ef4a764c0a87c7ddeff", 4_151_351),
+        ),
+    ),
+    "tinyshakespeare": NamedSet(
+        "40,000 lines of Shakespeare: 1,115,394 characters",
+        "public domain text",
+        "github.com/karpathy/char-rnn",
+        (
+            SetFile(
+                "input.txt", "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed", 1_115_394, _SHAKESPEARE
+            ),
+        ),
+    ),
+}

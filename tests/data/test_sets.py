@@ -1,0 +1,161 @@
+"""Named data sets: found where the user keeps them, or downloaded and checked; nothing half-fetched is ever taken."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from clearhead.data import sets
+from clearhead.data.sets import SETS, NamedSet, SetFile, fetch, find_file, is_here, locate, set_file
+from clearhead.data.sources import DataConfig, open_source
+from clearhead.errors import ConfigError, StorageError, UnavailableError
+
+TEXT = b"ein Satz\nnoch einer\n" * 1000
+
+
+class Site(BaseHTTPRequestHandler):
+    """Serves the text in several ways, some of them wrong."""
+
+    def do_GET(self) -> None:
+        answers = {"/plain": TEXT, "/packed": gzip.compress(TEXT), "/wrong": TEXT[:-1], "/broken": b"\x1f\x8bxx"}
+        body = gzip.compress(TEXT) if self.path == "/cut" else answers.get(self.path)
+        self.send_response(404 if body is None else 200)
+        self.send_header("Content-Length", str(len(body or b"")))
+        self.end_headers()
+        if body is not None:
+            self.wfile.write(body[: len(body) // 2] if self.path == "/cut" else body)
+
+    def log_message(self, *arguments: object) -> None:
+        """Stay quiet."""
+
+
+@pytest.fixture
+def site() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Site)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture(autouse=True)
+def nowhere(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No set is anywhere at the start of a test, unless it asks for a real one."""
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "cache"))
+    if request.node.get_closest_marker("real_data") is None:
+        monkeypatch.delenv("CLEARHEAD_DATA", raising=False)
+
+
+def one_file_set(monkeypatch: pytest.MonkeyPatch, url: str | None) -> None:
+    file = SetFile("a.de", hashlib.sha256(TEXT).hexdigest(), len(TEXT), url)
+    monkeypatch.setitem(SETS, "mini", NamedSet("a set", "none", "here", (file,)))
+
+
+@pytest.mark.parametrize("way", ["plain", "packed"])
+def test_a_download_is_checked_and_found_again(site: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one_file_set(monkeypatch, f"{site}/{way}")
+    heard: list[tuple[str, int]] = []
+    folder = fetch("mini", lambda name, received: heard.append((name, received)))
+    assert heard[-1][0] == "a.de"
+    assert folder == locate("mini")
+    assert is_here("mini")
+    assert sets.content_sum(set_file("mini", "a.de")) == hashlib.sha256(TEXT).hexdigest()
+    assert fetch("mini") == folder
+
+
+@pytest.mark.parametrize(
+    ("way", "message"),
+    [
+        ("wrong", r"wrong SHA-256\): nothing was kept"),
+        ("broken", r"wrong SHA-256\): nothing was kept"),
+        ("cut", r"cut off after [\d,]+ of [\d,]+ bytes: try again"),
+        ("absent", r"answered 404: put a\.de into"),
+    ],
+)
+def test_a_bad_download_is_one_line_and_leaves_nothing(
+    site: str, way: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_file_set(monkeypatch, f"{site}/{way}")
+    with pytest.raises(UnavailableError, match=message):
+        fetch("mini")
+    assert not is_here("mini")
+    assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+
+
+def test_no_network_says_where_to_put_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    one_file_set(monkeypatch, "http://127.0.0.1:9/none")
+    with pytest.raises(UnavailableError, match=r"cannot download http://127.*or put a\.de into .*cache/sets/mini"):
+        fetch("mini")
+
+
+def test_a_file_without_an_address_must_be_put_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    one_file_set(monkeypatch, None)
+    with pytest.raises(UnavailableError, match=r"a\.de of 'mini' cannot be downloaded: put it into"):
+        fetch("mini")
+
+
+def test_an_absent_set_names_its_files_and_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path / "mine"))
+    with pytest.raises(
+        UnavailableError, match=r"data fetch multi30k, or put train\.de, .* \(or \.gz\) into .*mine/multi30k"
+    ):
+        locate("multi30k")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_users_own_folder_comes_first(tmp_path: Path, packed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    one_file_set(monkeypatch, None)
+    monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path / "mine"))
+    folder = tmp_path / "mine" / "mini"
+    folder.mkdir(parents=True)
+    (folder / ("a.de.gz" if packed else "a.de")).write_bytes(gzip.compress(TEXT) if packed else TEXT)
+    assert locate("mini") == folder == fetch("mini")
+    assert find_file(folder, "a.de") == set_file("mini", "a.de.gz")
+
+
+def test_a_file_of_another_content_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one_file_set(monkeypatch, None)
+    monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path))
+    (tmp_path / "mini").mkdir()
+    (tmp_path / "mini" / "a.de").write_bytes(b"something else")
+    with pytest.raises(StorageError, match=r"a\.de is not the file it should be"):
+        fetch("mini")
+
+
+def test_a_misspelt_set_or_file_names_the_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        ConfigError, match=r"unknown data set 'multi30', did you mean 'multi30k'|did you mean 'multi30k'"
+    ):
+        locate("multi30")
+    one_file_set(monkeypatch, None)
+    monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path))
+    (tmp_path / "mini").mkdir()
+    (tmp_path / "mini" / "a.de").write_bytes(TEXT)
+    with pytest.raises(ConfigError, match=r"unknown file of 'mini' 'b\.de'"):
+        set_file("mini", "b.de")
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_every_set_tells_its_licence_and_sums(name: str) -> None:
+    entry = SETS[name]
+    assert entry.licence
+    assert entry.what
+    assert all(len(file.sha256) == 64 and file.bytes > 0 for file in entry.files)
+
+
+@pytest.mark.real_data("multi30k")
+def test_the_real_set_has_the_sums_that_are_promised(real_data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLEARHEAD_DATA", str(real_data.parent))
+    assert fetch("multi30k") == real_data
+    config = DataConfig(kind="files", dataset="multi30k", source="val.de", target="val.en")
+    source = open_source(config, "train")
+    assert source is not None
+    assert len(list(source.pairs())) == 1014
