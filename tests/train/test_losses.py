@@ -69,8 +69,10 @@ def test_the_kl_form_is_zero_when_the_model_says_just_what_the_label_says() -> N
     vocab, smoothing = 11, 0.1
     wanted = torch.full((vocab,), smoothing / (vocab - 2))
     wanted[5], wanted[PAD] = 1 - smoothing, 1e-30
-    loss = LOSSES["kl"](smoothing, PAD)(wanted.log()[None], torch.tensor([5]), nn.Identity())
-    assert abs(float(loss.total)) < 1e-5
+    output = OutputLayer(vocab, vocab)
+    nn.init.eye_(output.weight)
+    loss = LOSSES["kl"](smoothing, PAD)(wanted.log()[None], torch.tensor([5]), output)
+    assert abs(float(loss.total.detach())) < 1e-5
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -86,3 +88,37 @@ def test_without_smoothing_all_losses_are_the_negative_log_likelihood(output: Ou
     hidden, labels = some()
     sums = LOSSES[name](0.0, PAD)(hidden, labels, output)
     torch.testing.assert_close(sums.total.detach(), sums.nll)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("rows", [1, 3, 256])
+def test_a_few_rows_at_a_time_give_the_same_loss_and_gradients(
+    output: OutputLayer, name: str, smoothing: float, rows: int
+) -> None:
+    hidden, labels = some(10)
+    found = []
+    for rows_at_once in (None, rows):
+        sums = LOSSES[name](smoothing, PAD, rows_at_once=rows_at_once)(hidden, labels, output)
+        found.append((sums.total, sums.nll, *torch.autograd.grad(2.5 * sums.total, [hidden, output.weight])))
+    for plain, chunked in zip(*found, strict=True):
+        torch.testing.assert_close(chunked, plain)
+
+
+def test_a_few_rows_at_a_time_work_in_bf16(output: OutputLayer) -> None:
+    hidden, labels = some(10)
+    found = []
+    for rows_at_once in (None, 4):
+        with torch.autocast("cpu", torch.bfloat16):
+            sums = LOSSES["cross_entropy"](0.1, PAD, rows_at_once=rows_at_once)(hidden, labels, output)
+        found.append((sums.total, *torch.autograd.grad(sums.total, [hidden, output.weight])))
+    for plain, chunked in zip(*found, strict=True):
+        assert chunked.dtype == plain.dtype
+        torch.testing.assert_close(chunked, plain, rtol=0.03, atol=0.05)
+
+
+def test_without_gradients_nothing_is_computed_for_them(output: OutputLayer) -> None:
+    hidden, labels = some()
+    with torch.no_grad():
+        sums = LOSSES["cross_entropy"](0.1, PAD)(hidden, labels, output)
+    assert not sums.total.requires_grad

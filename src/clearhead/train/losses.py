@@ -1,17 +1,24 @@
 """Hidden vectors and labels in, the summed loss out: sums, so that accumulation can divide by all real tokens.
 
-The output layer is applied here, to real positions only: padding costs nothing. A new loss is one class and one line in
-LOSSES.
+A loss is the divergence from a smoothed label, and a label is three numbers: what stands on the right entry, on
+padding, and on each of the others. The output layer is applied here, to real positions only. A new loss is one class
+and one line in LOSSES.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+
+from clearhead.nn.embedding import OutputLayer
+
+ROWS_AT_ONCE = 256
+"""Positions whose logits exist at the same time: few enough to stay in the cache of a CPU."""
 
 
 class LossSum(NamedTuple):
@@ -22,60 +29,118 @@ class LossSum(NamedTuple):
     tokens: int
 
 
+class SmoothLabel(NamedTuple):
+    """How one label is spread over the vocabulary; the whole is 1."""
+
+    right: float
+    padding: float
+    others: float
+    entropy: float
+    """The label's own part of the loss, which no model can change."""
+
+
 class Loss(nn.Module, ABC):
-    """What all losses share: the output layer, and the log-probability of the right label."""
+    """What all losses share: the output layer, and the divergence from a smoothed label."""
 
-    def __init__(self, smoothing: float = 0.0, pad_id: int = 2) -> None:
+    def __init__(self, smoothing: float = 0.0, pad_id: int = 2, *, rows_at_once: int | None = ROWS_AT_ONCE) -> None:
         super().__init__()
-        self.smoothing, self.pad_id = smoothing, pad_id
-
-    def forward(self, hidden: Float[Tensor, "tokens dim"], labels: Int[Tensor, "tokens"], output: nn.Module) -> LossSum:
-        logits = output(hidden).float()
-        log_norm = logits.logsumexp(-1)
-        nll = log_norm - logits.gather(-1, labels[:, None])[:, 0]
-        return LossSum(self.smoothed(logits, log_norm, nll).sum(), nll.detach().sum(), len(labels))
+        self.smoothing, self.pad_id, self.rows_at_once = smoothing, pad_id, rows_at_once
 
     @abstractmethod
-    def smoothed(
-        self,
-        logits: Float[Tensor, "tokens vocab"],
-        log_norm: Float[Tensor, "tokens"],
-        nll: Float[Tensor, "tokens"],
-    ) -> Float[Tensor, "tokens"]:
-        """The loss of each token."""
+    def label(self, vocab_size: int) -> SmoothLabel:
+        """How a label is spread."""
+
+    def forward(
+        self, hidden: Float[Tensor, "tokens dim"], labels: Int[Tensor, "tokens"], output: OutputLayer
+    ) -> LossSum:
+        label = self.label(output.weight.shape[0])
+        if self.rows_at_once is not None and torch.is_grad_enabled():
+            total, nll = _ChunkedDivergence.apply(hidden, output.weight, labels, label, self.pad_id, self.rows_at_once)
+        else:
+            total, nll = divergence(output(hidden).float(), labels, label, self.pad_id)
+        return LossSum(total, nll.detach(), len(labels))
+
+
+def divergence(
+    logits: Float[Tensor, "tokens vocab"], labels: Int[Tensor, "tokens"], label: SmoothLabel, pad_id: int
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """The summed loss and the summed negative log-likelihood, from logits that exist all at once: the plain way."""
+    log_norm = logits.logsumexp(-1)
+    nll = log_norm - logits.gather(-1, labels[:, None])[:, 0]
+    if label.others == 0.0:
+        return nll.sum(), nll.sum()
+    everything = logits.shape[1] * log_norm - logits.sum(-1)
+    padding = log_norm - logits[:, pad_id]
+    loss = label.entropy + label.others * everything
+    loss = loss + (label.right - label.others) * nll + (label.padding - label.others) * padding
+    return loss.sum(), nll.sum()
+
+
+class _ChunkedDivergence(torch.autograd.Function):
+    """The same, a few rows at a time: logits, loss and both gradients at once, so tokens × vocab never exists.
+
+    The gradient of the loss by the logits is softmax − label, whatever the label is.
+    """
+
+    @staticmethod
+    def forward(
+        context: Any,
+        hidden: Tensor,
+        weight: Tensor,
+        labels: Tensor,
+        label: SmoothLabel,
+        pad_id: int,
+        rows_at_once: int,
+    ) -> tuple[Tensor, Tensor]:
+        # Under autocast the products run in the narrow format, as the output layer's own would.
+        dtype = torch.get_autocast_dtype(hidden.device.type) if torch.is_autocast_enabled(hidden.device.type) else None
+        narrow_hidden, narrow_weight = (hidden.to(dtype), weight.to(dtype)) if dtype else (hidden, weight)
+        hidden_grad = torch.empty_like(narrow_hidden)
+        weight_grad = torch.zeros_like(weight)
+        total, nll_sum = hidden.new_zeros((), dtype=torch.float), hidden.new_zeros((), dtype=torch.float)
+        with torch.autocast(hidden.device.type, enabled=False):
+            for start in range(0, len(labels), rows_at_once):
+                rows = slice(start, start + rows_at_once)
+                chunk, right = narrow_hidden[rows], labels[rows, None]
+                logits = (chunk @ narrow_weight.t()).float()
+                loss, nll = divergence(logits, right[:, 0], label, pad_id)
+                total += loss
+                nll_sum += nll
+                by_logits = torch.softmax(logits, -1, out=logits)
+                if label.others:
+                    by_logits -= label.others
+                    by_logits[:, pad_id] -= label.padding - label.others
+                by_logits.scatter_add_(1, right, by_logits.new_full(right.shape, label.others - label.right))
+                by_logits = by_logits.to(narrow_weight.dtype)
+                hidden_grad[rows] = by_logits @ narrow_weight
+                weight_grad += (by_logits.t() @ chunk).to(weight_grad.dtype)
+        context.save_for_backward(hidden_grad.to(hidden.dtype), weight_grad)
+        context.mark_non_differentiable(nll_sum)
+        return total, nll_sum
+
+    @staticmethod
+    def backward(context: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        hidden_grad, weight_grad = context.saved_tensors
+        return hidden_grad * grads[0].to(hidden_grad.dtype), weight_grad * grads[0], None, None, None, None
 
 
 class CrossEntropy(Loss):
     """Cross-entropy against a label that gives ε to the whole vocabulary evenly, as torch defines it."""
 
-    def smoothed(
-        self,
-        logits: Float[Tensor, "tokens vocab"],
-        log_norm: Float[Tensor, "tokens"],
-        nll: Float[Tensor, "tokens"],
-    ) -> Float[Tensor, "tokens"]:
-        if self.smoothing == 0.0:
-            return nll
-        return (1 - self.smoothing) * nll + self.smoothing * (log_norm - logits.mean(-1))
+    def label(self, vocab_size: int) -> SmoothLabel:
+        share = self.smoothing / vocab_size
+        return SmoothLabel(right=1 - self.smoothing + share, padding=share, others=share, entropy=0.0)
 
 
 class SmoothedKl(Loss):
     """Kullback-Leibler divergence from a label with ε/(V−2) on each entry but itself and padding (the notes' form)."""
 
-    def smoothed(
-        self,
-        logits: Float[Tensor, "tokens vocab"],
-        log_norm: Float[Tensor, "tokens"],
-        nll: Float[Tensor, "tokens"],
-    ) -> Float[Tensor, "tokens"]:
+    def label(self, vocab_size: int) -> SmoothLabel:
         if self.smoothing == 0.0:
-            return nll
-        others = logits.shape[1] - 2
-        keep, share = 1 - self.smoothing, self.smoothing / others
-        everything = logits.shape[1] * log_norm - logits.sum(-1)
-        padding = log_norm - logits[:, self.pad_id]
+            return SmoothLabel(right=1.0, padding=0.0, others=0.0, entropy=0.0)
+        keep, share = 1 - self.smoothing, self.smoothing / (vocab_size - 2)
         entropy = keep * math.log(keep) + self.smoothing * math.log(share)
-        return entropy + keep * nll + share * (everything - nll - padding)
+        return SmoothLabel(right=keep, padding=0.0, others=share, entropy=entropy)
 
 
 LOSSES: dict[str, type[Loss]] = {"cross_entropy": CrossEntropy, "kl": SmoothedKl}
