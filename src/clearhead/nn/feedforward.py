@@ -11,6 +11,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from clearhead.nn.dropout import Dropout
+
 
 class FeedForward(nn.Module, ABC):
     """Two linear maps with a bend between them; the subclass says which."""
@@ -19,7 +21,7 @@ class FeedForward(nn.Module, ABC):
         super().__init__()
         self.inner = nn.Linear(dim, ff_dim)
         self.outer = nn.Linear(ff_dim, dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     @abstractmethod
     def bend(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time ff_dim"]: ...

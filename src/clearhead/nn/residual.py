@@ -11,6 +11,7 @@ from collections.abc import Callable
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from clearhead.nn.dropout import Dropout
 from clearhead.nn.norms import Norm
 
 Sublayer = Callable[[Tensor], Tensor]
@@ -25,7 +26,7 @@ class Residual(nn.Module, ABC):
     def __init__(self, norm: Norm, dropout: float) -> None:
         super().__init__()
         self.norm = norm
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     @abstractmethod
     def forward(

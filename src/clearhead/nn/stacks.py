@@ -11,6 +11,7 @@ from clearhead.errors import ConfigError, DataError, choose
 from clearhead.nn import masks
 from clearhead.nn.attention import Attention
 from clearhead.nn.cache import BlockCache, KeyValueCache, KeyValues, StackCache
+from clearhead.nn.dropout import Dropout
 from clearhead.nn.feedforward import FEED_FORWARDS, FeedForward
 from clearhead.nn.norms import NORMS, Norm
 from clearhead.nn.positions import POSITIONS, Positions
@@ -75,7 +76,7 @@ class Stack(nn.Module):
     ) -> None:
         super().__init__()
         self.positions = positions
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = final_norm
         self.causal, self.window = causal, window

@@ -1,0 +1,84 @@
+"""Dropout by bytes against torch's own, as far as chance allows to compare them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from clearhead.nn.dropout import LEVELS, Dropout, keep_mask
+
+SIZE = 400_000
+
+
+@pytest.mark.parametrize("p", [0.0, 0.3])
+def test_nothing_is_dropped_at_inference(p: float) -> None:
+    x = torch.randn(3, 5)
+    assert torch.equal(Dropout(p).eval()(x), x)
+
+
+@pytest.mark.parametrize("p", [0.01, 0.1, 0.3, 0.5, 0.9, 0.999])
+def test_the_share_is_right_and_the_mean_is_exact(p: float) -> None:
+    torch.manual_seed(0)
+    mask = keep_mask(torch.ones(SIZE), p)
+    wanted = min(max(round(p * LEVELS), 1), LEVELS - 1) / LEVELS
+    assert abs(wanted - p) <= 1 / LEVELS
+    spread = (wanted * (1 - wanted) / SIZE) ** 0.5
+    assert float((mask == 0).float().mean()) == pytest.approx(wanted, abs=5 * spread)
+    assert mask.unique().tolist() == pytest.approx([0.0, 1 / (1 - wanted)])
+
+
+def test_every_byte_of_a_word_is_fair() -> None:
+    """A draw that never sets its sign bit would favour every eighth feature."""
+    torch.manual_seed(0)
+    dropped = (keep_mask(torch.ones(SIZE), 0.3) == 0).float().reshape(-1, 8).mean(0)
+    assert float((dropped - 77 / 256).abs().max()) < 0.01
+
+
+def test_neighbours_and_repeats_are_independent() -> None:
+    torch.manual_seed(0)
+    first, second = ((keep_mask(torch.ones(SIZE), 0.5) == 0).float() - 0.5 for _ in range(2))
+    for shift in (1, 2, 7, 8, 9, 64):
+        assert abs(float((first[shift:] * first[:-shift]).mean())) < 0.25 * 0.02
+    assert abs(float((first * second).mean())) < 0.25 * 0.02
+
+
+def test_mean_and_variance_are_those_of_torchs_dropout() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(SIZE)
+    ours, theirs = Dropout(0.25)(x), nn.Dropout(0.25)(x)
+    assert float(ours.mean()) == pytest.approx(float(theirs.mean()), abs=0.01)
+    assert float(ours.var()) == pytest.approx(float(theirs.var()), rel=0.02)
+
+
+def test_the_gradient_passes_where_the_feature_did() -> None:
+    x = torch.ones(64, 3, requires_grad=True)
+    y = Dropout(0.5)(x)
+    y.sum().backward()
+    assert x.grad is not None
+    assert torch.equal(x.grad, y.detach())
+
+
+def test_it_can_be_switched_off_for_torchs_own() -> None:
+    x = torch.randn(40, 7)
+    torch.manual_seed(3)
+    ours = Dropout(0.3, by_bytes=False)(x)
+    torch.manual_seed(3)
+    assert torch.equal(ours, nn.Dropout(0.3)(x))
+
+
+def test_the_seed_decides() -> None:
+    x = torch.ones(1000)
+    torch.manual_seed(3)
+    first = Dropout(0.3)(x)
+    torch.manual_seed(3)
+    assert torch.equal(first, Dropout(0.3)(x))
+    assert not torch.equal(first, Dropout(0.3)(x))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(1,), (7,), (3, 5), (2, 3, 4)])
+def test_every_shape_and_format_works(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    y = Dropout(0.5)(torch.ones(shape, dtype=dtype).transpose(0, -1))
+    assert y.dtype == dtype
+    assert set(y.flatten().tolist()) <= {0.0, 2.0}
