@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
+from jaxtyping import config as shape_checks
 from jaxtyping import install_import_hook
+
+if TYPE_CHECKING:
+    from clearhead.run.settings import RunConfig
 
 CHECKED = ["clearhead.nn", "clearhead.primer", "clearhead.models", "clearhead.train.losses", "clearhead.generate"]
 # Shapes in signatures are executed: from here on these packages are imported with every tensor's axes checked.
@@ -30,6 +36,41 @@ def one_thread() -> None:
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test reads or fills the user's own cache."""
     monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path_factory.getbasetemp() / "cache"))
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """Shapes are not checked, for tests of many steps: each kind of step is checked in other tests."""
+    shape_checks.update("jaxtyping_disable", True)
+    yield
+    shape_checks.update("jaxtyping_disable", False)
+
+
+TINY: dict[str, Any] = {
+    "data": {"kind": "numbers", "largest": 200, "train_size": 60, "validation_size": 8, "test_size": 8},
+    "tokenizer": {"kind": "char"},
+    "batches": {"max_tokens": 300},
+    "model": {
+        "dim": 8, "ff_dim": 16, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.3, "max_len": 64,
+    },
+    "train": {"steps": 8, "lr": 0.01, "warmup": 4, "validate_every": 4, "log_every": 1},
+    "generation": {"strategy": "greedy"},
+}  # fmt: skip
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Callable[..., RunConfig]:
+    """A configuration of a run small enough to repeat forty times, changed by `section__key=value`."""
+    from clearhead.run.settings import resolve
+
+    def configure(out: str = "run", **changes: Any) -> RunConfig:
+        tree = {key: dict(value) for key, value in TINY.items()}
+        for name, value in changes.items():
+            section, key = name.split("__")
+            tree[section][key] = value
+        return resolve({**tree, "out": str(tmp_path / out)})
+
+    return configure
 
 
 @pytest.fixture

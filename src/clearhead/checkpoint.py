@@ -6,9 +6,10 @@ pickled, and class names come from our tables, never from a file.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import shutil
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +21,23 @@ from torch import Tensor, nn
 
 from clearhead.config import Record, build
 from clearhead.data.batches import Cursor
-from clearhead.errors import ConfigError, DataError, MissingInputError, StorageError, choose
+from clearhead.errors import DataError, MissingInputError, StorageError, choose
 from clearhead.models import MODELS
 from clearhead.models.translator import Translator
-from clearhead.storage import SUMS, read_json, retire, storage_error, sync, verify, write_directory, write_json
+from clearhead.storage import (
+    DRAFT,
+    RETIRED,
+    SUMS,
+    read_json,
+    remove,
+    retire,
+    storage_error,
+    sync,
+    verify,
+    write_directory,
+    write_json,
+    write_sums,
+)
 from clearhead.text.tokenizer import TokenizerPair
 from clearhead.train.loop import TrainingState
 from clearhead.train.optimizers import Optimizer, restore_tensors, state_tensors
@@ -31,6 +45,8 @@ from clearhead.train.optimizers import Optimizer, restore_tensors, state_tensors
 FORMAT_VERSION = 1
 RANDOM_STATE = "random_state"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
+DESCRIPTION = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")
+CHECKPOINT = ("model.safetensors", "optimizer.safetensors", "state.json")
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -41,6 +57,20 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise MissingInputError(f"there is no {path}") from None
     except (SafetensorError, OSError) as error:
         raise StorageError(f"{path} cannot be read: {error}") from None
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Write a safetensors file that may be read by whoever may read its neighbours."""
+    path.touch()
+    mode = path.stat().st_mode
+    try:
+        save_file(dict(tensors), path, metadata={"format": "pt"})
+    except SafetensorError as error:
+        # A full disk is an I/O error like any other, but comes as text: "… (os error 28)".
+        number = re.search(r"(?:os error|code:) (\d+)", str(error))
+        raise OSError(*((int(number[1]), os.strerror(int(number[1]))) if number else (str(error),))) from None
+    # It is written under another name, readable by its owner only, and then renamed.
+    path.chmod(mode)
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
@@ -88,7 +118,7 @@ def save_model(
 
     def fill(draft: Path) -> None:
         describe_model(draft, model.config, tokenizers, generation)
-        save_file(model_tensors(model), draft / "model.safetensors", metadata={"format": "pt"})
+        write_tensors(draft / "model.safetensors", model_tensors(model))
         (draft / "README.md").write_text(card, encoding="utf-8")
         (draft / "training_config.toml").write_text(training_config, encoding="utf-8")
 
@@ -102,12 +132,25 @@ def describe_model(directory: Path, config: Record, tokenizers: TokenizerPair, g
     tokenizers.save(directory)
 
 
+def seal_description(run: Path) -> None:
+    """Write the sums of what `describe_model` wrote into a run directory."""
+    write_sums(run, [run / "config.json", run / "generation_config.json", *run.glob("*tokenizer*.json")])
+
+
+def verify_description(run: Path) -> None:
+    """Check what `seal_description` has sealed."""
+    if (run / SUMS).is_file():
+        verify(run, *DESCRIPTION)
+
+
 def load_model(path: Path) -> StoredModel:
     """Read a model directory, or the best model of a run directory."""
     described, weights = locate(path)
-    verify(weights)
-    if described != weights and (described / SUMS).is_file():
-        verify(described)
+    if described == weights:
+        verify(weights, "model.safetensors", *DESCRIPTION)
+    else:
+        verify(weights, "model.safetensors")
+        verify_description(described)
     tree = read_json(described / "config.json")
     version = tree.pop("format_version", None)
     if version != FORMAT_VERSION:
@@ -123,7 +166,7 @@ def locate(path: Path) -> tuple[Path, Path]:
     """Where a model is described and where its weights are, for a model, run or checkpoint directory."""
     if not path.exists():
         raise MissingInputError(f"there is no model at {path}")
-    if path.suffix in PICKLES:
+    if path.is_file() and path.suffix in PICKLES:
         raise DataError(f"{path} looks like a pickle, which can run code when read: convert it to safetensors first")
     if (path / "model.safetensors").is_file() and (path / "config.json").is_file():
         return path, path
@@ -150,9 +193,9 @@ class Checkpoints:
         final = self.directory / f"step-{state.step}"
 
         def fill(draft: Path) -> None:
-            save_file(model_tensors(self.model), draft / "model.safetensors", metadata={"format": "pt"})
+            write_tensors(draft / "model.safetensors", model_tensors(self.model))
             tensors = {name: tensor.cpu().contiguous() for name, tensor in self._optimizer_tensors().items()}
-            save_file(tensors, draft / "optimizer.safetensors")
+            write_tensors(draft / "optimizer.safetensors", tensors)
             write_json(draft / "state.json", {**asdict(state), "validation_loss": validation_loss})
 
         write_directory(final, fill)
@@ -166,25 +209,37 @@ class Checkpoints:
         return final
 
     def restore(self) -> tuple[TrainingState, list[str]]:
-        """Load the newest whole checkpoint into model and optimizer; damaged ones are passed over and named."""
-        notes: list[str] = []
+        """Load the newest whole checkpoint into model and optimizer; damaged ones are put aside and named."""
+        damaged: dict[Path, str] = {}
         for path in reversed(all_steps(self.directory)):
             try:
-                return self._load(path), notes
-            except (StorageError, MissingInputError, ConfigError) as error:
-                notes.append(f"{error}; going back to the checkpoint before it")
-        raise MissingInputError(f"there is no whole checkpoint in {self.directory} to go on from")
+                state, weights, memories = _read_checkpoint(path)
+            except (StorageError, MissingInputError) as error:
+                damaged[path] = str(error)
+                continue
+            restore_model(self.model, weights, path / "model.safetensors")
+            torch.set_rng_state(memories.pop(RANDOM_STATE))
+            restore_tensors(self.optimizer, self.model, memories)
+            self._put_right(state, damaged)
+            return state, [f"{problem}; going back to the checkpoint before it" for problem in damaged.values()]
+        if damaged:
+            raise StorageError(f"no checkpoint in {self.directory} is whole: {next(iter(damaged.values()))}")
+        raise MissingInputError(f"there is no checkpoint in {self.directory} to go on from")
 
-    def _load(self, path: Path) -> TrainingState:
-        verify(path)
-        tree = read_json(path / "state.json")
-        tree.pop("validation_loss", None)
-        state = TrainingState(**{**tree, "cursor": Cursor(**tree["cursor"])})
-        restore_model(self.model, read_tensors(path / "model.safetensors"), path / "model.safetensors")
-        tensors = read_tensors(path / "optimizer.safetensors")
-        torch.set_rng_state(tensors.pop(RANDOM_STATE))
-        restore_tensors(self.optimizer, self.model, tensors)
-        return state
+    def _put_right(self, state: TrainingState, damaged: Iterable[Path]) -> None:
+        """Let damaged checkpoints no longer count, and the links be what they were at this state."""
+        try:
+            for path in damaged:
+                aside = path.with_name(f"{path.name}.damaged")
+                remove(aside)
+                path.rename(aside)
+            for name, step in (("last", state.step), ("best", state.best_step)):
+                if (self.directory / f"step-{step}").is_dir():
+                    self._link(name, self.directory / f"step-{step}")
+                else:
+                    (self.directory / name).unlink(missing_ok=True)
+        except OSError as error:
+            raise storage_error(self.directory, error) from error
 
     def _optimizer_tensors(self) -> dict[str, Tensor]:
         return {**state_tensors(self.optimizer, self.model), RANDOM_STATE: torch.get_rng_state()}
@@ -202,11 +257,11 @@ class Checkpoints:
         kept = {path.resolve() for path in worth_keeping}
         for path in list(self.directory.iterdir()):
             is_checkpoint = path.name.removeprefix("step-").isdecimal()
-            is_rubble = ".tmp-" in path.name or ".old-" in path.name
+            is_rubble = DRAFT in path.name or RETIRED in path.name
             if is_checkpoint and path.resolve() not in kept:
-                retire(path)
+                remove(retire(path))
             elif is_rubble:
-                shutil.rmtree(path, ignore_errors=True)
+                remove(path)
 
 
 def all_steps(directory: Path) -> list[Path]:
@@ -219,6 +274,35 @@ def all_steps(directory: Path) -> list[Path]:
 
 def best_first(directory: Path) -> list[Path]:
     """The checkpoints that were validated, lowest loss first."""
-    known = {path: read_json(path / "state.json").get("validation_loss") for path in all_steps(directory)}
-    losses = {path: float(loss) for path, loss in known.items() if loss is not None}
-    return sorted(losses, key=lambda path: losses[path])
+    losses = {path: _validation_loss(path) for path in all_steps(directory)}
+    known = {path: loss for path, loss in losses.items() if loss is not None}
+    return sorted(known, key=lambda path: known[path])
+
+
+def _validation_loss(path: Path) -> float | None:
+    # One damaged checkpoint must not keep the others from being kept.
+    with contextlib.suppress(StorageError, MissingInputError, TypeError, ValueError):
+        loss = read_json(path / "state.json").get("validation_loss")
+        return None if loss is None else float(loss)
+    return None
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a checkpoint is just as it was written."""
+    try:
+        verify(path, *CHECKPOINT)
+    except (StorageError, MissingInputError):
+        return False
+    return True
+
+
+def _read_checkpoint(path: Path) -> tuple[TrainingState, dict[str, Tensor], dict[str, Tensor]]:
+    """How far training had come, the weights, and what the optimizer remembers with the random state."""
+    verify(path, *CHECKPOINT)
+    tree = read_json(path / "state.json")
+    tree.pop("validation_loss", None)
+    try:
+        state = TrainingState(**{**tree, "cursor": Cursor(**tree["cursor"])})
+    except (TypeError, KeyError):
+        raise StorageError(f"{path / 'state.json'} is not the state of a run of this version") from None
+    return state, read_tensors(path / "model.safetensors"), read_tensors(path / "optimizer.safetensors")

@@ -1,41 +1,80 @@
 """Files in, the same files safely on disk out: a directory gets its name only when all of it is there, sums included.
 
 Save once: write `NAME.tmp-PID/`, fsync, sums, fsync, rename, fsync the parent. A kill at any moment leaves the old or
-the new, never half of one.
+the new, never half of one; between the renames that change one for the other, both are there under other names.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from clearhead.errors import MissingInputError, StorageError
 
 SUMS = "SHA256SUMS"
+DRAFT, RETIRED = ".tmp-", ".old-"
+"""What stands between a name and a process id while a directory is written, and while it is removed."""
 
 
 def write_directory(final: Path, fill: Callable[[Path], None]) -> None:
     """Let `fill` write a directory, and give it its name only when all of it is on disk."""
-    draft = final.with_name(f"{final.name}.tmp-{os.getpid()}")
-    shutil.rmtree(draft, ignore_errors=True)
+    draft = final.with_name(f"{final.name}{DRAFT}{os.getpid()}")
     try:
+        clear(final, DRAFT)
         draft.mkdir(parents=True)
         fill(draft)
-        _write_sums(draft)
-        if final.exists():
-            retire(final)
-        draft.rename(final)
-        sync(final.parent)
+        write_sums(draft, (path for path in draft.iterdir() if path.is_file()))
+        _put_in_place(draft, final)
+        clear(final, RETIRED)
     except OSError as error:
         raise storage_error(final, error) from error
     finally:
-        shutil.rmtree(draft, ignore_errors=True)
+        remove(draft)
+
+
+def _put_in_place(draft: Path, final: Path) -> None:
+    aside = retire(final) if final.exists() else None
+    try:
+        draft.rename(final)
+    except BaseException:
+        if aside is not None:
+            aside.rename(final)
+        raise
+    sync(final.parent)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file such that its name is never seen on a part of it."""
+    clear(path, DRAFT)
+    draft = path.with_name(f"{path.name}{DRAFT}{os.getpid()}")
+    draft.write_text(text, encoding="utf-8")
+    sync(draft)
+    draft.replace(path)
+    sync(path.parent)
+
+
+def clear(final: Path, mark: str) -> None:
+    """Remove what writers of this name that were killed left beside it."""
+    if final.parent.is_dir():
+        for path in list(final.parent.iterdir()):
+            if path.name.startswith(f"{final.name}{mark}"):
+                remove(path)
+
+
+def remove(path: Path) -> None:
+    """Remove a directory, file or link as far as that is possible."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def storage_error(path: Path, error: OSError) -> StorageError:
@@ -54,15 +93,17 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
-def retire(old: Path) -> None:
-    """Remove a directory such that its name is never seen on a part of it."""
-    aside = old.with_name(f"{old.name}.old-{os.getpid()}")
-    old.rename(aside)
-    shutil.rmtree(aside, ignore_errors=True)
+def retire(old: Path) -> Path:
+    """Take its name from a directory in one moment, to be removed; its new name comes back."""
+    aside = old.with_name(f"{old.name}{RETIRED}{os.getpid()}")
+    # Process ids come again, in containers always.
+    remove(aside)
+    return old.rename(aside)
 
 
-def _write_sums(directory: Path) -> None:
-    files = sorted(path for path in directory.iterdir() if path.is_file())
+def write_sums(directory: Path, files: Iterable[Path]) -> None:
+    """Make sure that files are on disk, and write their sums beside them."""
+    files = sorted(files)
     for path in files:
         sync(path)
     sums = directory / SUMS
@@ -72,19 +113,39 @@ def _write_sums(directory: Path) -> None:
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def verify(directory: Path) -> None:
-    """Compare every file with the sums written beside it; a flipped bit is an error, not a model."""
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise MissingInputError(f"there is no {path}") from None
+    except OSError as error:
+        raise StorageError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def verify(directory: Path, *needed: str) -> None:
+    """Compare every file with the sums written beside it; a flipped bit is an error, not a model.
+
+    `needed` are the files that must be among them.
+    """
     sums = directory / SUMS
     if not sums.is_file():
         raise StorageError(f"{directory} is not complete: it has no {SUMS}")
-    for line in sums.read_text(encoding="utf-8", errors="replace").splitlines():
-        expected, _, name = line.partition("  ")
+    # Not splitlines: it would take a damaged line end for another kind of line end.
+    lines = _read(sums).decode("utf-8", errors="replace").removesuffix("\n").split("\n")
+    expected = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
+    for name in needed:
+        if name not in expected:
+            raise StorageError(f"{directory / name} is not among the sums in {SUMS}; restore them from a copy")
+    for name, digest in expected.items():
         path = directory / name
-        if not name or Path(name).name != name or not path.is_file() or _sha256(path) != expected:
+        if not name or Path(name).name != name or not path.is_file() or _sha256(path) != digest:
             raise StorageError(f"{path} is damaged or missing: it does not match {SUMS}; restore it from a copy")
 
 
@@ -96,10 +157,8 @@ def write_json(path: Path, tree: Mapping[str, Any]) -> None:
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object, or say what is wrong with it."""
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise MissingInputError(f"there is no {path}") from None
-    except (ValueError, UnicodeDecodeError) as error:
+        tree = json.loads(_read(path))
+    except (ValueError, RecursionError) as error:
         raise StorageError(f"{path} is not valid JSON: {error}") from None
     if not isinstance(tree, dict):
         raise StorageError(f"{path} should hold one JSON object")

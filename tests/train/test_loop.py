@@ -41,6 +41,7 @@ def test_a_run_tells_its_story_in_order(tiny: Configure) -> None:
     assert events[-1].reason == "done"
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_the_same_seed_repeats_a_run_bit_for_bit_and_another_does_not(tiny: Configure) -> None:
     def losses(out: str, seed: int) -> list[float]:
         return [e.loss for e in train(tiny(out, train__seed=seed)) if isinstance(e, Progress)]
@@ -79,6 +80,7 @@ def test_every_parameter_gets_a_gradient(tiny: Configure) -> None:
     assert [name for name, p in run.model.named_parameters() if p.grad is None or not p.grad.any()] == []
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_one_batch_can_be_overfitted(tiny: Configure, optimizer: str) -> None:
     run = assembled(
@@ -90,6 +92,7 @@ def test_one_batch_can_be_overfitted(tiny: Configure, optimizer: str) -> None:
     assert result.loss / result.tokens < 0.1
 
 
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_every_precision_learns(tiny: Configure, precision: str) -> None:
     losses = [e.loss for e in train(tiny(train__precision=precision, train__steps=20)) if isinstance(e, Progress)]
@@ -123,6 +126,7 @@ def test_a_gradient_that_is_not_finite_names_its_parameter(tiny: Configure) -> N
         run.loop.step(run.loop.batches.stream(), 1, 8)
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_early_stopping_waits_as_long_as_its_patience(tiny: Configure) -> None:
     config = tiny(train__steps=40, train__validate_every=2, train__patience=2, train__lr=1e-30)
     events = list(train(config))
@@ -142,6 +146,7 @@ def test_a_wish_to_stop_is_granted_after_the_step_and_saves(tiny: Configure) -> 
     assert (events[-1].step, events[-1].reason) == (3, "interrupted")
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_validation_does_not_change_what_training_does(tiny: Configure) -> None:
     def losses(out: str, every: int) -> list[float]:
         return [e.loss for e in train(tiny(out, train__validate_every=every)) if isinstance(e, Progress)]

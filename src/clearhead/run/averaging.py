@@ -14,13 +14,15 @@ def average_run(run: Path, out: Path, *, last: int | None = None, best: int | No
     """Write the mean of the `last` newest or the `best` best checkpoints; their names come back."""
     if (last is None) == (best is None):
         raise UsageError("say which checkpoints to average: --last N or --best N")
+    wanted = last or best or 0
+    if wanted < 1:
+        raise UsageError(f"cannot average {wanted} checkpoints: say 1 or more")
     if out.exists():
         raise WouldOverwriteError(f"{out} exists: choose another --out")
     stored = load_model(run)
     directory = run / "checkpoints"
     paths = all_steps(directory)[-last:] if last is not None else best_first(directory)[:best]
-    wanted = last or best or 0
-    if len(paths) < wanted or wanted < 1:
+    if len(paths) < wanted:
         raise DataError(f"{run} has {len(paths)} such checkpoints, not {wanted}: train with a larger train.keep_last")
     for path in paths:
         verify(path)

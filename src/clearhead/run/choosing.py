@@ -9,7 +9,7 @@ from typing import Any
 from clearhead.config import override
 from clearhead.data.sources import DataConfig
 from clearhead.run.preparing import Examined, examine
-from clearhead.run.settings import RunConfig, resolve
+from clearhead.run.settings import RunConfig, from_environment, resolve
 from clearhead.train.sizing import Choice, choose_sizes
 
 
@@ -19,11 +19,14 @@ def choose_config(
     """Look at the data, choose what the user has not, and say why."""
     assignments = list(assignments)
     tree: dict[str, Any] = {"out": out, "data": data.model_dump(exclude_none=True), "train": {"steps": 1}}
-    examined = examine(resolve(tree, assignments))
+    wanted = resolve(tree, assignments)
+    examined = examine(wanted)
     report = examined.checkup.report
     longest = max(report.source_lengths.longest, report.target_lengths.longest)
     choices = choose_sizes(report.kept, longest, free_memory())
-    given = {assignment.partition("=")[0].strip() for assignment in assignments}
+    given = {assignment.partition("=")[0].strip() for assignment in [*from_environment(os.environ), *assignments]}
+    if not wanted.tokenizer.joint:
+        given.add("model.tie")
     choices = [choice for choice in choices if choice.key not in given]
     tree["train"] = {}
     for choice in choices:

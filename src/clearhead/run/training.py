@@ -14,9 +14,12 @@ from clearhead.checkpoint import (
     all_steps,
     best_first,
     describe_model,
+    is_whole,
     read_tensors,
     restore_model,
     save_model,
+    seal_description,
+    verify_description,
 )
 from clearhead.config import to_toml
 from clearhead.data.batches import Batches, fixed_batches
@@ -28,7 +31,7 @@ from clearhead.run.card import model_card
 from clearhead.run.preparing import Examined, Prepared, examine, prepare
 from clearhead.run.settings import RunConfig, read_config
 from clearhead.run.using import LoadedTranslator, pick_device
-from clearhead.storage import storage_error
+from clearhead.storage import DRAFT, storage_error, write_text
 from clearhead.text.specials import PAD_ID
 from clearhead.text.tokenizer import TokenizerPair
 from clearhead.train.averaging import average
@@ -42,6 +45,8 @@ from clearhead.train.optimizers import OPTIMIZERS
 
 SHOWN = 3
 """How many validation examples a person is shown."""
+BEFORE_CONFIG = ("metrics.jsonl", "train.log")
+"""What a run writes before its config.toml: alone, they are left from a start that failed, and nothing is lost."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +69,7 @@ def train(
 ) -> Iterator[Event]:
     """Train from the start; the events say how it goes."""
     run = Path(config.out)
-    if run.exists() and (not run.is_dir() or any(run.iterdir())):
+    if run.exists() and (not run.is_dir() or any(map(_is_worth_keeping, run.iterdir()))):
         raise WouldOverwriteError(f"{run} is not empty: go on with --resume, or choose another --out")
     pick_device(device)
     return _recorded(run, _train(config, examined or examine(config), device, stop))
@@ -82,9 +87,13 @@ def resume(
     """Go on exactly where the last checkpoint of a run stands."""
     if not (run / "config.toml").is_file():
         raise MissingInputError(f"{run} is not a run directory: it has no config.toml to go on from")
-    config = read_config(run / "config.toml", [*assignments, f"out={run}"])
-    examined = examine(config)
-    return _resume(config, examined, device, stop)
+    config = read_config(run / "config.toml", assignments).model_copy(update={"out": str(run)})
+    pick_device(device)
+    return _resume(config, examine(config), device, stop)
+
+
+def _is_worth_keeping(path: Path) -> bool:
+    return path.name not in BEFORE_CONFIG and DRAFT not in path.name
 
 
 def _train(
@@ -95,8 +104,9 @@ def _train(
     yield from estimate(assembled.loop)
     run = Path(config.out)
     try:
-        (run / "config.toml").write_text(to_toml(assembled.config), encoding="utf-8")
+        _write_config(run, assembled.config)
         describe_model(run, assembled.model.config, prepared.tokenizers, config.generation.model_dump())
+        seal_description(run)
     except OSError as error:
         raise storage_error(run, error) from error
     yield from _finish(assembled, assembled.loop.run(TrainingState()))
@@ -106,14 +116,25 @@ def _resume(
     config: RunConfig, examined: Examined, device: str, stop: Callable[[], bool]
 ) -> Generator[Event, None, None]:
     run = Path(config.out)
+    if not all_steps(run / "checkpoints"):
+        yield from _recorded(run, _train(config, examined, device, stop))
+        return
+    verify_description(run)
     prepared = yield from prepare(config, examined, TokenizerPair.load(run))
     assembled = assemble(config, prepared, device, stop)
-    state, notes = TrainingState(), list[str]()
-    if all_steps(assembled.checkpoints.directory):
-        state, notes = assembled.checkpoints.restore()
+    state, notes = assembled.checkpoints.restore()
+    # What was changed on the command line holds for the rest of the run, also after the next interruption.
+    _write_config(run, assembled.config)
     for note in notes:
         yield Noted(note)
     yield from _recorded(run, _finish(assembled, assembled.loop.run(state)), state.step)
+
+
+def _write_config(run: Path, config: RunConfig) -> None:
+    try:
+        write_text(run / "config.toml", to_toml(config))
+    except OSError as error:
+        raise storage_error(run, error) from error
 
 
 def assemble(config: RunConfig, prepared: Prepared, device: str, stop: Callable[[], bool] = lambda: False) -> Assembled:
@@ -190,12 +211,10 @@ def _finish(assembled: Assembled, events: Iterator[Event]) -> Iterator[Event]:
 def _choose_weights(assembled: Assembled) -> Iterator[Noted]:
     """Leave in the model the best of: the best checkpoint, and the average if one was asked for."""
     settings, directory, loop = assembled.config.train, assembled.checkpoints.directory, assembled.loop
-    candidates = {"the last checkpoint": all_steps(directory)[-1:]}
-    if ranked := best_first(directory):
-        candidates = {"the best checkpoint": ranked[:1]}
-    if settings.average > 1:
-        newest = all_steps(directory)[-settings.average :]
-        chosen = newest if settings.average_of == "last" else ranked[: settings.average]
+    newest, ranked = (list(filter(is_whole, paths)) for paths in (all_steps(directory), best_first(directory)))
+    candidates = {"the best checkpoint": ranked[:1]} if ranked else {"the last checkpoint": newest[-1:]}
+    chosen = newest[-settings.average :] if settings.average_of == "last" else ranked[: settings.average]
+    if settings.average > 1 and len(chosen) > 1:
         candidates[f"the average of the {settings.average_of} {len(chosen)}"] = chosen
     measured: dict[str, float] = {}
     weights = {}
@@ -215,5 +234,8 @@ def _recorded(run: Path, events: Iterator[Event], resumed_at: int = 0) -> Iterat
     except OSError as error:
         raise storage_error(run, error) from error
     for event in events:
-        logbook.record(event)
+        try:
+            logbook.record(event)
+        except OSError as error:
+            raise storage_error(run, error) from error
         yield event

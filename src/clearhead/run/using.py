@@ -20,7 +20,7 @@ from clearhead.generate.strategies import generate
 from clearhead.models.translator import Translator
 from clearhead.nn.masks import real_tokens
 from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from clearhead.text.tokenizer import TokenizerPair
+from clearhead.text.tokenizer import TokenizerPair, check_encodable
 
 BATCH_TOKENS = 4096
 """Source tokens, padding included, that are translated side by side."""
@@ -67,7 +67,7 @@ class LoadedTranslator:
     def configured(self, **options: Any) -> GenerationConfig:
         """The model's own settings with some changed; a beam of one is greedy, more is a beam."""
         if "beam_size" in options and "strategy" not in options:
-            options["strategy"] = "beam" if options["beam_size"] > 1 else "greedy"
+            options["strategy"] = "greedy" if options["beam_size"] == 1 else "beam"
         return build(GenerationConfig, {**self.generation.model_dump(), **options}, "generation")
 
     def stream(self, texts: Iterable[str], config: GenerationConfig) -> Iterator[list[Translation]]:
@@ -89,7 +89,12 @@ class LoadedTranslator:
         return results
 
     def _encode(self, texts: Sequence[str], first: int) -> list[list[int]]:
-        encoded = self.tokenizers.source.encode_batch([text.strip() for text in texts])
+        try:
+            encoded = self.tokenizers.source.encode_batch([text.strip() for text in texts])
+        except DataError:
+            for row, text in enumerate(texts):
+                _check_encodable(text, first + row + 1)
+            raise
         longest = self.model.config.max_len
         for row, ids in enumerate(encoded):
             if len(ids) + 1 > longest:
@@ -123,7 +128,8 @@ class LoadedTranslator:
             )
 
     def _translation(self, hypothesis: Hypothesis) -> Translation:
-        text = " ".join(self.tokenizers.target.decode(hypothesis.ids).split("\n"))
+        # All that any reader may take for the end of a line, so that one line in is one line out.
+        text = " ".join(self.tokenizers.target.decode(hypothesis.ids).splitlines())
         return Translation(text, hypothesis.score, hypothesis.log_prob, hypothesis.finished)
 
 
@@ -145,6 +151,13 @@ def pick_device(name: str) -> torch.device:
         reason = str(error).splitlines()[0]
         raise UnavailableError(f"device '{name}' cannot be used: {reason}") from None
     return device
+
+
+def _check_encodable(text: str, number: int) -> None:
+    try:
+        check_encodable([text])
+    except DataError as error:
+        raise DataError(f"text {number:,}: {error}") from None
 
 
 def _batches(rows: Sequence[int], lengths: Sequence[int]) -> Iterator[list[int]]:

@@ -79,6 +79,10 @@ class Loop:
         window_began = began
         saved_step, reason = state.step, "done"
         while state.step < total:
+            # Asked before each step and not after validations only: a run that had ended so, resumed, has still ended.
+            if config.patience is not None and state.validations_without_gain >= config.patience:
+                reason = "early stop"
+                break
             step = state.step + 1
             result = self.step(stream, step, total)
             window.append(result)
@@ -94,9 +98,6 @@ class Loop:
                 yield self._save(state, validated.loss)
                 saved_step = step
                 window_began = time.perf_counter()
-                if config.patience is not None and state.validations_without_gain >= config.patience:
-                    reason = "early stop"
-                    break
             elif config.save_every is not None and step % config.save_every == 0:
                 yield self._save(state, None)
                 saved_step = step
