@@ -6,6 +6,7 @@ import inspect
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -130,3 +131,34 @@ def test_checking_data_never_imports_torch(files: dict[str, str]) -> None:
     done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "kept" in done.stdout
+
+
+def test_sets_are_listed_with_where_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from clearhead.data.sets import SETS
+
+    monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path))
+    folder = tmp_path / "tinyshakespeare"
+    folder.mkdir()
+    (folder / "input.txt").write_text("x", encoding="utf-8")
+    app(["list"], exit_on_error=False, result_action="return_value")
+    rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert rows.keys() == SETS.keys()
+    assert rows["tinyshakespeare"].split()[1] == "here" and rows["multi30k"].split()[1] == "absent"
+    app(["list", "--json"], exit_on_error=False, result_action="return_value")
+    listed = json.loads(capsys.readouterr().out)
+    assert listed["tinyshakespeare"]["is_here"] and listed["multi30k"]["bytes"] == SETS["multi30k"].bytes
+
+
+def test_a_set_is_fetched_and_its_folder_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(name: str, progress: Callable[[str, int], None]) -> Path:
+        progress("input.txt", 1_115_394)
+        return tmp_path / name
+
+    monkeypatch.setattr("clearhead.data.sets.fetch", fetch)
+    app(["fetch", "tinyshakespeare"], exit_on_error=False, result_action="return_value")
+    out, err = capsys.readouterr()
+    assert (out, err) == (f"{tmp_path}/tinyshakespeare\n", "")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import json
 import os
 import random
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -433,3 +436,44 @@ def test_an_unusable_corpus_gets_one_clear_line(case: str, tmp_path: Path) -> No
         check(source, Limits())
     assert caught.value.exit_code == exit_code
     assert str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def as_flags(source: PairSource) -> list[str]:
+    """The words that name a corpus at the command line."""
+    if isinstance(source, AlignedFiles):
+        return ["--source", str(source.source.path), "--target", str(source.target.path)]
+    assert isinstance(source, TabSeparated)
+    return ["--tsv", str(source.file.path)]
+
+
+@pytest.mark.parametrize("verb", [["data", "check"], ["train", "--dry-run"]], ids=" ".join)
+@pytest.mark.parametrize("case", REFUSED)
+def test_the_program_refuses_an_unusable_corpus_in_one_line(
+    clearhead: Callable[..., Any], verb: list[str], case: str, tmp_path: Path
+) -> None:
+    spoil, exit_code, message = REFUSED[case]
+    said = clearhead(*verb, *as_flags(spoil(Corpus(tmp_path))))
+    assert (said.code, said.out) == (exit_code, ""), said.err
+    assert re.fullmatch(f"clearhead: .*{message}.*\n", said.err)
+
+
+@pytest.mark.parametrize("case", DROPS)
+def test_the_program_counts_what_it_leaves_out(clearhead: Callable[..., Any], case: str, tmp_path: Path) -> None:
+    spoil, lost = DROPS[case]
+    source = spoil(Corpus(tmp_path))
+    columns = ["--columns", ",".join(map(str, source.columns))] if isinstance(source, TabSeparated) else []
+    said = clearhead("data", "check", *as_flags(source), *columns, "--json")
+    report = json.loads(said.out)
+    assert said.code == 0 and report["kept"] == COUNT - len(set().union(*lost.values()))
+    assert {name: entry["count"] for name, entry in report["dropped"].items()} == {
+        reason.label: len(lines) for reason, lines in lost.items()
+    }
+
+
+@pytest.mark.parametrize("case", ["bad_utf8_on_either_side", "crlf_on_one_side", "separator_2028", "utf8_mark"])
+def test_training_says_what_it_leaves_out(clearhead: Callable[..., Any], case: str, tmp_path: Path) -> None:
+    spoil, lost = DROPS[case]
+    said = clearhead("train", "--dry-run", *as_flags(spoil(Corpus(tmp_path))), "--set", "model.dim=8")
+    assert said.code == 0 and f"300 pairs, {COUNT - sum(map(len, lost.values()))} kept" in said.err
+    for reason, lines in lost.items():
+        assert f"dropped {len(lines)}: {reason.label}, first at line {min(lines)}" in said.err

@@ -1,19 +1,25 @@
-"""Arguments in, exit code out: the one program, `clearhead`; each verb lives in its own file, imported when needed."""
+"""Arguments in, exit code out: the one program, `clearhead`; each verb lives in its own file.
+
+A new verb is one file with a function (or an `app` of further verbs) of its name, and one word in VERBS. Such a file
+imports torch only inside the function, so that help needs none of it.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import NoReturn
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, MissingArgumentError, UnusedCliTokensError
 
 from clearhead.cli import show
-from clearhead.errors import INTERNAL_ERROR, INTERRUPTED, ClearheadError
+from clearhead.errors import INTERNAL_ERROR, INTERRUPTED, ClearheadError, StorageError
 from clearhead.version import VERSION
 
-VERBS = ("demo", "train", "translate", "score", "info", "average")
+VERBS = ("demo", "train", "translate", "score", "info", "average", "data")
+"""Every verb, in the order in which a newcomer needs them."""
 
 app = App(
     name="clearhead",
@@ -23,13 +29,18 @@ app = App(
     # Ctrl-C is ours: a run in progress saves first.
     suppress_keyboard_interrupt=False,
 )
-for verb in VERBS:
-    app.command(f"clearhead.cli.{verb}:{verb}", name=verb)
-app.command("clearhead.cli.data:app", name="data")
+for place, verb in enumerate(VERBS):
+    module = import_module(f"clearhead.cli.{verb}")
+    command = getattr(module, "app", None) or App(name=verb, default_command=getattr(module, verb))
+    command.sort_key = place
+    app.command(command)
 
 
 def main() -> NoReturn:
     """The console script."""
+    # Text is UTF-8 with plain line feeds, here as in every file, whatever the locale says; file names may be any bytes.
+    for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
+        stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")  # type: ignore[union-attr]
     sys.exit(run(sys.argv[1:]))
 
 
@@ -39,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
         result = app(list(arguments), exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
     except CycloptsError as error:
-        show.fail(f"{' '.join(str(error).split())} (clearhead {_verb(arguments)}--help shows what there is)")
+        show.fail(_misuse(error))
         return 2
     except ClearheadError as error:
         show.fail(str(error))
@@ -48,16 +59,44 @@ def run(arguments: Sequence[str]) -> int:
         show.fail("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader has seen enough; what is still buffered must not fail again when Python exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence()
         return 0
     except Exception as error:
         if os.environ.get("CLEARHEAD_TRACEBACK"):
             raise
-        show.fail(f"this is a bug in clearhead: {type(error).__name__}: {error} (CLEARHEAD_TRACEBACK=1 shows where)")
-        return INTERNAL_ERROR
+        return _unforeseen(error)
     return result if isinstance(result, int) else 0
 
 
-def _verb(arguments: Sequence[str]) -> str:
-    return f"{arguments[0]} " if arguments and arguments[0] in (*VERBS, "data") else ""
+def _misuse(error: CycloptsError) -> str:
+    """What is wrong with the command line, in our words where the parser's are its own."""
+    verb = " ".join(error.command_chain or ())
+    if isinstance(error, UnusedCliTokensError):
+        said = f"{verb} has no use for '{' '.join(error.unused_tokens or ())}'"
+    elif isinstance(error, MissingArgumentError) and error.argument is not None:
+        said = f"{error.keyword} needs a value" if error.keyword else f"{verb} needs {error.argument.name}"
+    else:
+        said = " ".join(str(error).split()).removesuffix(".")
+        said = said[:1].lower() + said[1:]
+    return f"{said} ({' '.join(['clearhead', *verb.split()])} --help shows what there is)"
+
+
+def _unforeseen(error: Exception) -> int:
+    """The disk's fault or ours."""
+    if isinstance(error, OSError):
+        _silence()
+        where = f" ({error.filename})" if error.filename else ""
+        show.fail(f"cannot read or write: {error.strerror or error}{where}")
+        return StorageError.exit_code
+    show.fail(f"this is a bug in clearhead: {type(error).__name__}: {error} (CLEARHEAD_TRACEBACK=1 shows where)")
+    return INTERNAL_ERROR
+
+
+def _silence() -> None:
+    """Turn away from an output that takes no more: what is still buffered must not fail again when Python exits."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from clearhead.cli import show
+from clearhead.cli.flags import Count
 
 
-def average(run: Path, /, *, out: Path, last: int | None = None, best: int | None = None) -> None:
+def average(run: Path, /, *, out: Path, last: Count = None, best: Count = None) -> None:
     """Average the weights of a run's last or best checkpoints.
+
+    clearhead average runs/de-en --last 3 --out models/de-en
 
     Parameters
     ----------

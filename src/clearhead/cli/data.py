@@ -5,10 +5,13 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
+from clearhead.cli import show
+from clearhead.cli.flags import Json
 from clearhead.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,18 +29,20 @@ _BAR_WIDTH = 24
 @app.command
 def check(
     *,
-    source: str | None = None,
-    target: str | None = None,
-    tsv: str | None = None,
-    validation_source: str | None = None,
-    validation_target: str | None = None,
-    validation_tsv: str | None = None,
+    source: Path | None = None,
+    target: Path | None = None,
+    tsv: Path | None = None,
+    validation_source: Path | None = None,
+    validation_target: Path | None = None,
+    validation_tsv: Path | None = None,
     columns: str = "1,2",
     max_chars: int = 1000,
     max_ratio: float = 4.0,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Count which pairs can be used and why others cannot, measure them, and look for validation data in training data.
+    """Count which pairs can be used, and why others cannot; measure them; find validation data in training data.
+
+    clearhead data check --source a.de --target a.en
 
     Parameters
     ----------
@@ -59,8 +64,6 @@ def check(
         Leave out pairs with more characters than this on either side.
     max_ratio
         Leave out pairs in which one side has more than this many times the UTF-8 bytes of the other.
-    as_json
-        Write one JSON object instead of tables.
     """
     if (source or target or tsv) is None:
         raise UsageError("name the data to check: --source FILE --target FILE, or --tsv FILE")
@@ -72,7 +75,7 @@ def check(
         "validation_target": validation_target,
         "validation_tsv": validation_tsv,
     }
-    tree: dict[str, Any] = {name: path for name, path in paths.items() if path is not None}
+    tree: dict[str, Any] = {name: str(path) for name, path in paths.items() if path is not None}
     tree |= {"kind": "tsv" if tsv else "files", "columns": _parse_columns(columns)}
     tree |= {"limits": {"max_chars": max_chars, "max_ratio": max_ratio}}
 
@@ -86,6 +89,56 @@ def check(
         _show(checkup)
 
 
+@app.command(name="list")
+def list_sets(*, as_json: Json = False) -> None:
+    """Name the data sets that recipes can use, and say which are here."""
+    from clearhead.data.sets import SETS, is_here
+
+    if as_json:
+        sets = {
+            name: {"is_here": is_here(name), "bytes": known.bytes, "licence": known.licence, "what": known.what}
+            for name, known in SETS.items()
+        }
+        sys.stdout.write(json.dumps(sets, ensure_ascii=False, indent=2) + "\n")
+        return
+    for name, known in SETS.items():
+        here = "here" if is_here(name) else "absent"
+        size = readable_size(known.bytes)
+        sys.stdout.write(
+            f"{name:<{max(map(len, SETS))}}  {here:<6}  {size:>9}  {known.what}; licence: {known.licence}\n"
+        )
+
+
+@app.command
+def fetch(name: str, /) -> None:
+    """Download a named data set, check it, and say where it lies.
+
+    clearhead data fetch multi30k
+
+    Parameters
+    ----------
+    name
+        A name that clearhead data list shows.
+    """
+    from clearhead.data.sets import fetch as fetch_set
+
+    with show.console().status(f"fetching {name}") as status:
+        folder = fetch_set(name, lambda file, received: status.update(f"{file}: {readable_size(received)}"))
+    sys.stdout.write(f"{folder}\n")
+
+
+def readable_size(count: int) -> str:
+    """Bytes as people say them.
+
+    >>> readable_size(4_300_000), readable_size(900)
+    ('4.3 MB', '900 bytes')
+    """
+    for size, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if count >= size:
+            return f"{count / size:.1f} {name}"
+    return f"{count} bytes"
+
+
 def _parse_columns(text: str) -> list[int]:
     try:
         source, target = (int(part) for part in text.split(","))
@@ -95,13 +148,11 @@ def _parse_columns(text: str) -> list[int]:
 
 
 def _check(config: DataConfig) -> Checkup:
-    from rich.console import Console
-
     from clearhead.data import doctor, sources
 
     training, validation = sources.open_source(config, "train"), sources.open_source(config, "validation")
     assert training is not None
-    with Console(stderr=True).status("reading") as status:
+    with show.console().status("reading") as status:
         return doctor.check(
             training, config.limits, validation, progress=lambda done: status.update(f"{done:,} pairs read")
         )
@@ -113,9 +164,7 @@ def _as_json(checkup: Checkup) -> dict[str, Any]:
 
 
 def _show(checkup: Checkup) -> None:
-    from rich.console import Console
-
-    console = Console(highlight=False, markup=False, soft_wrap=True)
+    console = show.console(stderr=False)
     reports = [checkup.report] + ([checkup.validation.report] if checkup.validation else [])
     for report in reports:
         _show_counts(console, report)
@@ -123,9 +172,8 @@ def _show(checkup: Checkup) -> None:
     _show_lengths(console, "target", checkup.report.target_lengths)
     if checkup.report.leakage:
         console.print(checkup.report.leakage.sentence)
-    notes = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
     for note in checkup.report.notes:
-        notes.print(f"note: {note}")
+        show.note(f"note: {note}")
 
 
 def _show_counts(console: Console, report: Report) -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from clearhead.cli import show
+from clearhead.cli.flags import Switch
 from clearhead.errors import WouldOverwriteError
 
 SHOWN = (7, 23, 58, 391, 4_711, 86_420, 917_253)
 PICTURED = 23
+MARK = "made-by-clearhead-demo.txt"
+"""What tells a directory that the demo may replace from one that it must not touch."""
 
 
-def demo(*, out: Path = Path("demo"), quick: Annotated[bool, Parameter(negative=())] = False) -> int:
+def demo(*, out: Path = Path("demo"), quick: Switch = False) -> int:
     """Train a small translator live, score it on unseen numbers, and draw what its heads look at.
 
     Offline, on built-in data, in about two minutes on a laptop.
@@ -27,14 +28,16 @@ def demo(*, out: Path = Path("demo"), quick: Annotated[bool, Parameter(negative=
     quick
         A few steps only: shows the way, not the result.
     """
-    from clearhead.run.demonstration import look_inside, numbers_config, spelled, unseen_numbers
-    from clearhead.run.training import train
-    from clearhead.run.using import load
+    _make_room(out)
+    with show.waiting("waking up"):
+        from clearhead.run.demonstration import look_inside, numbers_config, spelled, unseen_numbers
+        from clearhead.run.training import train
+        from clearhead.run.using import load
 
     run = out / "run"
-    _clear(run)
-    show.note("Clearhead learns to read German numbers aloud in English, from 20,000 examples.\n")
-    for _ in show.training(train(numbers_config(run, quick=quick))):
+    config = numbers_config(run, quick=quick)
+    show.note(f"Clearhead learns to read German numbers aloud in English, from {config.data.train_size:,} examples.\n")
+    for _ in show.training(train(config)):
         pass
     translator = load(run)
     sources, references = unseen_numbers(run)
@@ -54,15 +57,15 @@ def demo(*, out: Path = Path("demo"), quick: Annotated[bool, Parameter(negative=
     picture = out / "attention.png"
     said = look_inside(translator, spelled(PICTURED), picture)
     show.note(f"What its heads look at while {spelled(PICTURED)} becomes {said}: open {picture}")
-    show.note(f'\nYour turn:  clearhead translate --model {run} "{spelled(42)}"')
+    show.note(f'\nYour turn:  clearhead translate --model {shlex.quote(str(run))} "{spelled(42)}"')
     show.note("            clearhead train translator --source your.de --target your.en --out runs/mine")
     return 0
 
 
-def _clear(run: Path) -> None:
+def _make_room(out: Path) -> None:
     """Remove an earlier demo, but nothing else."""
-    if not run.exists():
-        return
-    if not (run / "config.toml").is_file():
-        raise WouldOverwriteError(f"{run} was not made by the demo: choose another --out")
-    shutil.rmtree(run)
+    if out.exists() and (not out.is_dir() or (any(out.iterdir()) and not (out / MARK).is_file())):
+        raise WouldOverwriteError(f"{out} was not made by the demo: choose another --out")
+    shutil.rmtree(out / "run", ignore_errors=True)
+    out.mkdir(parents=True, exist_ok=True)
+    (out / MARK).write_text("The next `clearhead demo` here replaces this run and its picture.\n", encoding="utf-8")

@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import json
+import math
 import struct
 import sys
+import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from cyclopts import Parameter
-
+from clearhead.cli.flags import Json
 from clearhead.errors import MissingInputError, StorageError
+from clearhead.storage import read_json
 
-SHOWN = (
+SHAPE = (
     "kind", "source_vocab_size", "target_vocab_size", "dim", "ff_dim", "num_heads", "num_kv_heads", "encoder_layers",
     "decoder_layers", "norm", "residual", "feedforward", "positions", "tie", "max_len",
 )  # fmt: skip
+DATA = ("kind", "source_language", "target_language", "source", "target", "tsv")
+PROGRESS = ("step", "best_step", "best_loss", "seconds")
 
 
-def info(directory: Path, /, *, as_json: Annotated[bool, Parameter(name="--json", negative=())] = False) -> None:
+def info(directory: Path, /, *, as_json: Json = False) -> None:
     """Say what a model or run directory holds.
+
+    clearhead info runs/de-en
 
     Parameters
     ----------
     directory
         A model directory, a run directory, or one of its checkpoints.
-    as_json
-        As one JSON object.
     """
     facts = describe(directory)
     if as_json:
@@ -34,42 +39,57 @@ def info(directory: Path, /, *, as_json: Annotated[bool, Parameter(name="--json"
         return
     width = max(len(name) for name in facts)
     for name, value in facts.items():
-        sys.stdout.write(f"{name.replace('_', ' '):<{width}}  {value}\n")
+        sys.stdout.write(f"{name.replace('_', ' '):<{width}}  {_readable(name, value)}\n")
 
 
 def describe(directory: Path) -> dict[str, Any]:
     """What can be read off a directory without loading its weights."""
     if not directory.is_dir():
-        raise MissingInputError(f"there is no directory {directory}")
+        is_file = directory.exists()
+        raise MissingInputError(
+            f"{directory} is a file, not a model or run directory" if is_file else f"there is no directory {directory}"
+        )
+    home, weights = _locate(directory)
+    if not (home / "config.json").is_file():
+        raise MissingInputError(f"{directory} is neither a model nor a run directory: it has no config.json")
+    config, tokenizer = read_json(home / "config.json"), read_json(home / "tokenizer_config.json")
+    facts: dict[str, Any] = {"path": str(directory), "format_version": config.get("format_version")}
+    facts |= {name: config[name] for name in SHAPE if config.get(name) is not None}
+    facts["tokenizer"] = tokenizer.get("kind")
+    if weights.is_file():
+        facts |= {"parameters": count_parameters(weights), "weights_bytes": weights.stat().st_size}
+    return facts | _data(home) | _progress(directory)
+
+
+def _locate(directory: Path) -> tuple[Path, Path]:
+    """The directory that describes the model, and the file with its weights."""
     home = directory / "model" if (directory / "model").is_dir() else directory
     weights = home / "model.safetensors"
     if not weights.is_file():
         best = [directory / "checkpoints" / name for name in ("best", "last")]
         weights = next((path / "model.safetensors" for path in best if path.exists()), weights)
-    if directory.parent.name == "checkpoints":
-        home = directory.parent.parent
-    try:
-        config = json.loads((home / "config.json").read_text(encoding="utf-8"))
-        tokenizer = json.loads((home / "tokenizer_config.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise MissingInputError(f"{directory} is neither a model nor a run directory: it has no config.json") from None
-    except ValueError as error:
-        raise StorageError(f"{home}: damaged: {error}") from None
-    facts: dict[str, Any] = {"path": str(directory), "format_version": config.get("format_version")}
-    facts |= {name: config[name] for name in SHOWN if config.get(name) is not None}
-    facts["tokenizer"] = tokenizer.get("kind")
-    if weights.is_file():
-        facts |= {"parameters": count_parameters(weights), "weights_bytes": weights.stat().st_size}
-    return facts | _progress(directory)
+    return (directory.parent.parent if directory.parent.name == "checkpoints" else home), weights
 
 
-def _progress(run: Path) -> dict[str, Any]:
-    """What the newest checkpoint of a run says."""
-    state = run / "checkpoints" / "last" / "state.json"
-    if not state.is_file():
-        return {}
-    known = json.loads(state.read_text(encoding="utf-8"))
-    return {name: known.get(name) for name in ("step", "best_step", "best_loss", "seconds")}
+def _data(home: Path) -> dict[str, Any]:
+    """What the model was trained on, as far as its config says."""
+    for path in (home / "training_config.toml", home / "config.toml"):
+        if path.is_file():
+            try:
+                data = tomllib.loads(path.read_text(encoding="utf-8")).get("data", {})
+            except ValueError as error:
+                raise StorageError(f"{path} is not valid TOML: {error}") from None
+            return {f"data_{name}": data[name] for name in DATA if name in data}
+    return {}
+
+
+def _progress(directory: Path) -> dict[str, Any]:
+    """What a checkpoint, or the newest one of a run, says."""
+    for state in (directory / "state.json", directory / "checkpoints" / "last" / "state.json"):
+        if state.is_file():
+            known = read_json(state)
+            return {name: known.get(name) for name in PROGRESS}
+    return {}
 
 
 def count_parameters(weights: Path) -> int:
@@ -78,13 +98,18 @@ def count_parameters(weights: Path) -> int:
         with weights.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
             header = json.loads(file.read(min(length, 100_000_000)))
-    except (struct.error, ValueError):
+        return sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
+    except (struct.error, ValueError, AttributeError, KeyError, TypeError):
         raise StorageError(f"{weights} is not a safetensors file") from None
-    total = 0
-    for name, entry in header.items():
-        if name != "__metadata__":
-            size = 1
-            for axis in entry["shape"]:
-                size *= axis
-            total += size
-    return total
+
+
+def _readable(name: str, value: Any) -> str:
+    from clearhead.train.logbook import clock
+
+    forms: dict[str, Callable[[Any], str]] = {
+        "weights_bytes": lambda size: f"{size:,}",
+        "parameters": lambda count: f"{count:,}",
+        "best_loss": lambda loss: f"{loss:.4f}",
+        "seconds": lambda seconds: f"{seconds:.0f} ({clock(seconds)})",
+    }
+    return "none yet" if value is None else forms.get(name, str)(value)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING
 
 from clearhead.cli import show
-from clearhead.errors import DataError, UsageError
+from clearhead.cli.flags import Count, Device, Json, Model, Threads, use_threads
+from clearhead.cli.reading import read_lines
+from clearhead.errors import MissingInputError, UsageError
 
 if TYPE_CHECKING:
     from clearhead.evaluate import Scores
@@ -18,20 +20,20 @@ if TYPE_CHECKING:
 
 def score(
     *,
-    model: Annotated[Path | None, Parameter(name=["--model", "-m"])] = None,
+    model: Model = None,
     source: Path | None = None,
     target: Path | None = None,
     tsv: Path | None = None,
     hypotheses: Path | None = None,
     split: str | None = None,
     language: str | None = None,
-    beam: int | None = None,
-    limit: int | None = None,
+    beam: Count = None,
+    limit: Count = None,
     save: Path | None = None,
     min_bleu: float | None = None,
-    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
-    device: str = "auto",
-    threads: int | None = None,
+    as_json: Json = False,
+    device: Device = "auto",
+    threads: Threads = None,
 ) -> int:
     """Score translations: BLEU and chrF with signature and confidence interval, and exact match.
 
@@ -41,8 +43,6 @@ def score(
 
     Parameters
     ----------
-    model
-        A model or run directory.
     source
         The test set's source side.
     target
@@ -52,9 +52,9 @@ def score(
     hypotheses
         Translations made earlier, one a line, to be scored as they are.
     split
-        Score on the model's own `validation` or `test` split, as its training config names it.
+        Score on the validation or test data that the model's training config names.
     language
-        Target language; zh is tokenised by character. Taken from the model where it knows.
+        Target language, such as zh: decides how BLEU cuts words; the model's own unless given.
     beam
         Hypotheses kept side by side; 1 is greedy.
     limit
@@ -63,42 +63,48 @@ def score(
         Write the translations to this file.
     min_bleu
         Exit with 1 if BLEU is lower: a gate for scripts.
-    as_json
-        As one JSON object.
-    device
-        Where to compute: auto, cpu, cuda.
-    threads
-        CPU threads to use.
     """
     if (model is None) == (hypotheses is None):
         raise UsageError("score either a --model or a file of --hypotheses")
-    from clearhead.evaluate import score as score_texts
-
-    if hypotheses is not None:
-        if target is None:
-            raise UsageError("--hypotheses needs the references: --target FILE")
-        found, references = _lines(hypotheses, limit), _lines(target, limit)
+    if save is not None and not save.parent.is_dir():
+        raise MissingInputError(f"there is no directory {save.parent} to save {save.name} in")
+    if model is None:
+        assert hypotheses is not None
+        found, references = _compared(hypotheses, target, limit, {"--source": source, "--tsv": tsv, "--split": split})
     else:
-        assert model is not None
+        if [split, tsv, source or target].count(None) < 2:
+            raise UsageError("one test set at a time: --source FILE --target FILE, --tsv FILE, or --split test")
         from clearhead.run.scoring import pairs_to_score, translated
 
-        if threads is not None:
-            import torch
-
-            torch.set_num_threads(threads)
+        use_threads(threads)
         pairs, known_language = pairs_to_score(model, source, target, tsv, split, limit)
         language = language or known_language
         references = [reference for _, reference in pairs]
         with show.counting("translating", len(pairs)) as done:
             found = translated(model, [text for text, _ in pairs], beam=beam, device=device, progress=done)
     if save is not None:
-        save.write_text("".join(f"{line}\n" for line in found), encoding="utf-8")
-    scores = score_texts(found, references, target_language=language)
+        save.write_text("".join(f"{line}\n" for line in found), encoding="utf-8", newline="\n")
+    from clearhead.evaluate import score as score_texts
+
+    with show.waiting("scoring"):
+        scores = score_texts(found, references, target_language=language)
     _print(scores, as_json=as_json)
     if min_bleu is not None and scores.bleu < min_bleu:
-        show.fail(f"BLEU {scores.bleu:.2f} is below {min_bleu}")
+        show.fail(f"BLEU {scores.bleu:.2f} is below {min_bleu:g}")
         return 1
     return 0
+
+
+def _compared(
+    hypotheses: Path, target: Path | None, limit: int | None, useless: Mapping[str, object]
+) -> tuple[list[str], list[str]]:
+    """Translations made earlier and their references."""
+    if target is None:
+        raise UsageError("--hypotheses needs the references: --target FILE")
+    for flag, value in useless.items():
+        if value is not None:
+            raise UsageError(f"--hypotheses are compared with --target only: leave out {flag}")
+    return list(islice(read_lines(hypotheses), limit)), list(islice(read_lines(target), limit))
 
 
 def _print(scores: Scores, *, as_json: bool) -> None:
@@ -112,16 +118,3 @@ def _print(scores: Scores, *, as_json: bool) -> None:
         within = f"  95 % interval {interval[0]:.2f} to {interval[1]:.2f}" if interval else ""
         sys.stdout.write(f"{name:<12} {value:6.2f}{within}  {signature}\n")
     sys.stdout.write(f"{'exact match':<12} {100 * scores.exact_match:6.2f} % of {scores.count:,}\n")
-
-
-def _lines(path: Path, limit: int | None) -> list[str]:
-    from itertools import islice
-
-    from clearhead.data.lines import TextFile
-
-    lines = []
-    for number, line in enumerate(islice(TextFile(path).lines(), limit), start=1):
-        if not isinstance(line, str):
-            raise DataError(f"{path} line {number:,}: {line.name.lower().replace('_', ' ')}")
-        lines.append(line)
-    return lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -9,28 +10,48 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
     from clearhead.train.events import Event
 
+BAR_WIDTH = 24
+LEAST_BAR_WIDTH = 8
+SPARED = ("gnorm", "lr", "ppl")
+"""What a narrow terminal is not told, in this order."""
 
-def console() -> Console:
-    """A console on stderr: colour and bars only on a terminal, and none under NO_COLOR."""
+_CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
+
+
+def console(*, stderr: bool = True) -> Console:
+    """A console on stderr or stdout: colour and bars only on a terminal, and none under NO_COLOR."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    class Screen(Console):
+        def on_broken_pipe(self) -> None:
+            # rich would exit with 1; a reader who has seen enough is no failure.
+            raise BrokenPipeError
+
+    return Screen(stderr=stderr, highlight=False, markup=False, soft_wrap=True)
 
 
 def fail(message: str) -> None:
     """One line that says what went wrong."""
-    line = " ".join(message.split())
+    line = printable(" ".join(message.split()))
     sys.stderr.write(f"clearhead: {line}\n")
 
 
 def note(message: str) -> None:
     """One line that says what is going on."""
-    from rich.text import Text
+    console().print(_text(message))
 
-    console().print(Text(message))
+
+def printable(line: str) -> str:
+    r"""Text that cannot move the cursor or change colours.
+
+    >>> printable("a\x1b[31mb")
+    'a�[31mb'
+    """
+    return _CONTROL.sub("\ufffd", line)
 
 
 def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
@@ -42,7 +63,7 @@ def table(title: str, columns: Iterable[str], rows: Iterable[Iterable[object]]) 
     for column in columns:
         drawn.add_column(Text(column, style="bold"), overflow="fold")
     for row in rows:
-        drawn.add_row(*(Text(str(cell)) for cell in row))
+        drawn.add_row(*(_text(str(cell)) for cell in row))
     console().print(drawn)
 
 
@@ -60,26 +81,38 @@ def training(events: Iterable[Event]) -> Iterator[Event]:
 
 def _with_bar(events: Iterable[Event], screen: Console) -> Iterator[Event]:
     from rich.progress import BarColumn, Progress, TextColumn
-    from rich.text import Text
 
-    from clearhead.train.events import Finished, Started
     from clearhead.train.events import Progress as StepProgress
+    from clearhead.train.events import Started
     from clearhead.train.logbook import sentence
 
-    bar = Progress(BarColumn(bar_width=24), TextColumn("{task.description}", markup=False), console=screen)
-    task = bar.add_task("preparing", total=None)
-    with bar:
+    width = min(BAR_WIDTH, max(LEAST_BAR_WIDTH, screen.width - 90))
+    columns = (BarColumn(bar_width=width), TextColumn("{task.description}", markup=False))
+    with Progress(*columns, console=screen, transient=True) as bar:
+        task = bar.add_task("preparing", total=None)
         for event in events:
             if isinstance(event, StepProgress):
-                bar.update(task, total=event.total_steps, completed=event.step, description=sentence(event))
+                told = fitted(sentence(event), screen.width - width - 2)
+                bar.update(task, total=event.total_steps, completed=event.step, description=told)
             else:
                 if isinstance(event, Started):
                     bar.update(task, total=event.total_steps, completed=event.step, description="first steps")
-                if isinstance(event, Finished):
-                    bar.update(task, visible=False)
                 for line in _lines(event):
-                    bar.console.print(Text(line))
+                    screen.print(_text(line))
             yield event
+
+
+def fitted(line: str, room: int) -> str:
+    """A progress line without what a narrow terminal has no room for.
+
+    >>> fitted("step 5/9  loss 2.314  ppl 10.1  lr 4.2e-04  gnorm 0.83  eta 0:12:31", 50)
+    'step 5/9  loss 2.314  ppl 10.1  eta 0:12:31'
+    """
+    parts = line.split("  ")
+    for name in SPARED:
+        if len("  ".join(parts)) > room:
+            parts = [part for part in parts if not part.startswith(name)]
+    return "  ".join(parts)
 
 
 def _lines(event: Event) -> list[str]:
@@ -97,12 +130,32 @@ def _lines(event: Event) -> list[str]:
 
 
 @contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Something that moves on a terminal while there is nothing to count."""
+    with console().status(what):
+        yield
+
+
+@contextmanager
 def counting(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
     """A bar for work that counts up; call the yielded function with how many are done."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     screen = console()
-    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=screen, disable=not screen.is_terminal, transient=True) as bar:
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=BAR_WIDTH),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+    )
+    hidden = not screen.is_terminal
+    # What is written to stdout meanwhile is data: left to itself, the bar would send it to stderr.
+    with Progress(*columns, console=screen, disable=hidden, transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(what, total=total)
         yield lambda done: bar.update(task, completed=done)
+
+
+def _text(line: str) -> Text:
+    from rich.text import Text
+
+    return Text("\n".join(printable(part) for part in line.split("\n")))

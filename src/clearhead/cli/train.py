@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import functools
+import json
+import operator
+import shlex
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.errors import INTERRUPTED, TERMINATED, UsageError
+from clearhead.cli.flags import Device, Switch, Threads, use_threads
+from clearhead.errors import INTERRUPTED, TERMINATED, MissingInputError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from clearhead.run.preparing import Examined
     from clearhead.run.settings import RunConfig
     from clearhead.train.events import Event
+    from clearhead.train.sizing import Choice
 
 KINDS = ("translator",)
+DEFAULT_OUT = Path("runs/translator")
 
 
 def train(
-    what: Annotated[str | None, Parameter(show_default=False)] = None,
+    what: str | None = None,
     /,
     *,
     source: Path | None = None,
@@ -32,11 +40,12 @@ def train(
     validation_target: Path | None = None,
     validation_tsv: Path | None = None,
     out: Path | None = None,
-    set: Annotated[list[str] | None, Parameter(name=["--set", "-s"], negative=())] = None,
-    resume: Annotated[bool, Parameter(negative=())] = False,
-    dry_run: Annotated[bool, Parameter(negative=())] = False,
-    device: str = "auto",
-    threads: int | None = None,
+    set: Annotated[list[str] | None, Parameter(name=["--set", "-s"], negative=(), metavar="KEY=VALUE")] = None,
+    resume: Switch = False,
+    dry_run: Switch = False,
+    settings: Switch = False,
+    device: Device = "auto",
+    threads: Threads = None,
 ) -> int:
     """Train a model on your own data.
 
@@ -49,7 +58,7 @@ def train(
     Parameters
     ----------
     what
-        A recipe's name, a config file, a run directory to go on with, or `translator` for sizes chosen from your data.
+        A recipe such as numbers, a config file, a run to go on with, or translator: sizes chosen from your data.
     source
         Text in the source language, one sentence a line; plain or .gz.
     target
@@ -63,96 +72,191 @@ def train(
     validation_tsv
         Pairs to validate on, as one file.
     out
-        The run directory.
+        The run directory; it must be new or empty.
     set
         Change one setting, as in --set train.lr=3e-4; may be repeated.
     resume
         Go on from the last checkpoint.
     dry_run
         Check the data, choose sizes, estimate memory and time, and stop there.
-    device
-        Where to compute: auto, cpu, cuda.
-    threads
-        CPU threads to use.
+    settings
+        List all that --set can change, as it stands, and stop there.
     """
-    import torch
-
-    from clearhead.run import training
-
-    if threads is not None:
-        torch.set_num_threads(threads)
-    assignments = list(set or [])
+    if resume and (dry_run or settings):
+        raise UsageError("--resume trains: leave out --dry-run and --settings")
+    use_threads(threads)
     data = {
         "source": source, "target": target, "tsv": tsv, "validation_source": validation_source,
         "validation_target": validation_target, "validation_tsv": validation_tsv,
     }  # fmt: skip
-    given = {name: str(path) for name, path in data.items() if path is not None}
+    request = Request(what, {name: str(path) for name, path in data.items() if path is not None}, out, set or [])
+    if settings:
+        _list_settings(request)
+        return 0
     with stoppable() as stop:
-        if resume:
-            run = _run_directory(what, out, assignments)
-            return _follow(training.resume(run, assignments, device=device, stop=stop), stop)
-        config, examined = _config(what, given, out, assignments)
-        if dry_run:
-            for noted in training.rehearse(config, examined=examined, device=device):
-                show.note(noted.message)
-            return 0
-        return _follow(training.train(config, examined=examined, device=device, stop=stop), stop)
+        try:
+            if dry_run:
+                return _rehearse(request, device)
+            return _follow(_resume(request, device, stop) if resume else _start(request, device, stop), stop)
+        except KeyboardInterrupt:
+            show.fail("interrupted")
+            return stop.exit_code
 
 
-def _run_directory(what: str | None, out: Path | None, assignments: list[str]) -> Path:
-    if out is not None:
-        return out
-    if what is None:
-        raise UsageError("--resume needs the run directory: clearhead train runs/NAME --resume")
-    if Path(what).is_dir():
-        return Path(what)
-    from clearhead.run.settings import find_recipe, read_config
+class Request(NamedTuple):
+    """What a user asked to train."""
 
-    return Path(read_config(find_recipe(what), assignments).out)
+    what: str | None
+    files: Mapping[str, str]
+    """Data files by the name of their setting."""
+    out: Path | None
+    assignments: list[str]
+
+    @property
+    def all_assignments(self) -> list[str]:
+        """The files and what was set, as settings; what is set has the last word."""
+        return [*(_assignment(f"data.{name}", path) for name, path in self.files.items()), *self.assignments]
 
 
-def _config(
-    what: str | None, given: dict[str, str], out: Path | None, assignments: list[str]
-) -> tuple[RunConfig, Examined | None]:
-    """The configuration that the arguments mean, and what is already known of the data."""
-    from clearhead.run.settings import find_recipe, read_config
+class Plan(NamedTuple):
+    """A configuration, what is known of the data, and what was chosen for the user."""
 
+    config: RunConfig
+    examined: Examined | None
+    choices: list[Choice]
+
+    def explain(self, what: str | None) -> None:
+        if self.choices:
+            show.table("chosen for this data", ("setting", "value", "because"), self.choices)
+        else:
+            show.note(f"{what} → {self.config.out}")
+
+
+def _start(request: Request, device: str, stop: Stop) -> Iterator[Event]:
+    with show.waiting("reading the data"):
+        from clearhead.run import training
+
+        plan = _plan(request)
+        events = training.train(plan.config, examined=plan.examined, device=device, stop=stop)
+    plan.explain(request.what)
+    return events
+
+
+def _resume(request: Request, device: str, stop: Stop) -> Iterator[Event]:
+    with show.waiting("reading the data"):
+        from clearhead.run import training
+
+        return training.resume(_run_directory(request), request.all_assignments, device=device, stop=stop)
+
+
+def _rehearse(request: Request, device: str) -> int:
+    with show.waiting("reading the data"):
+        from clearhead.run import training
+
+        plan = _plan(request)
+    plan.explain(request.what)
+    for noted in training.rehearse(plan.config, examined=plan.examined, device=device):
+        show.note(noted.message)
+    return 0
+
+
+def _run_directory(request: Request) -> Path:
+    """Where the run is that is to go on."""
+    what, out = request.what, request.out
     if what is None or what in KINDS:
-        return _chosen(given, out, assignments)
+        if out is None and what is None:
+            raise UsageError("--resume needs the run directory: clearhead train runs/NAME --resume")
+        return out or DEFAULT_OUT
     if Path(what).is_dir():
-        raise UsageError(f"{what} is a directory: to go on with a run, add --resume")
-    paths = [f"data.{name}={path!r}" for name, path in given.items()]
-    place = [f"out={str(out)!r}"] if out is not None else []
-    config = read_config(find_recipe(what), [*paths, *place, *assignments])
-    show.note(f"recipe {what} → {config.out}")
-    return config, None
+        if out is not None and out.resolve() != Path(what).resolve():
+            raise UsageError(f"a run goes on where it is: leave out --out {out}")
+        return Path(what)
+    from clearhead.run.settings import recipes
+
+    if what not in recipes() and not Path(what).is_file():
+        raise MissingInputError(f"there is no run directory {what}")
+    return out or Path(_read(request).out)
 
 
-def _chosen(given: dict[str, str], out: Path | None, assignments: list[str]) -> tuple[RunConfig, Examined | None]:
+def _plan(request: Request) -> Plan:
+    """The configuration that the arguments mean, and what is already known of the data."""
+    if request.what is None or request.what in KINDS:
+        return _chosen(request)
+    if Path(request.what).is_dir():
+        raise UsageError(f"{request.what} is a directory: to go on with a run, add --resume")
+    return Plan(_read(request), None, [])
+
+
+def _read(request: Request) -> RunConfig:
+    """A recipe or config file, with what the command line changes."""
+    from clearhead.config import read_toml
+    from clearhead.run.settings import find_recipe, recipes, resolve
+
+    what = str(request.what)
+    if what not in recipes() and not Path(what).is_file():
+        raise MissingInputError(
+            f"there is no recipe or config file '{what}', {did_you_mean(what, [*recipes(), *KINDS])}"
+        )
+    place = [_assignment("out", str(request.out))] if request.out is not None else []
+    changes = [*place, *request.all_assignments]
+    return resolve(read_toml(find_recipe(what)), changes, f"{what} and the command line" if changes else what)
+
+
+def _chosen(request: Request) -> Plan:
     from clearhead.config import build
     from clearhead.data.sources import DataConfig
     from clearhead.run.choosing import choose_config
 
-    if not given:
+    if not request.files:
         raise UsageError("say what to train on: --source FILE --target FILE, --tsv FILE, or the name of a recipe")
-    kind = "tsv" if "tsv" in given else "files"
-    data = build(DataConfig, {"kind": kind, **given}, "the command line")
-    config, choices, examined = choose_config(data, str(out or "runs/translator"), assignments)
-    show.table("chosen for this data", ("setting", "value", "because"), choices)
-    return config, examined
+    kind = "tsv" if "tsv" in request.files else "files"
+    data = build(DataConfig, {"kind": kind, **request.files}, "the command line")
+    config, choices, examined = choose_config(data, str(request.out or DEFAULT_OUT), request.assignments)
+    return Plan(config, examined, choices)
+
+
+def _assignment(key: str, value: str) -> str:
+    # A JSON string is a TOML string: a file called 7 or true stays a name.
+    return f"{key}={json.dumps(value, ensure_ascii=False)}"
+
+
+def _list_settings(request: Request) -> None:
+    """Write every setting as a line of TOML, with its meaning behind it."""
+    from clearhead.config import describe
+    from clearhead.data.sources import DataConfig
+    from clearhead.run.settings import RunConfig
+    from clearhead.train.settings import TrainConfig
+
+    if request.what is None or request.what in KINDS:
+        config = RunConfig.model_construct(data=DataConfig(), train=TrainConfig.model_construct())
+    else:
+        config = _read(request)
+    tree = config.model_dump()
+    for key, _, meaning in describe(RunConfig):
+        value = functools.reduce(operator.getitem, key.split("."), tree)
+        line = f"# {key} =" if value is None else f"{key} = {json.dumps(value, ensure_ascii=False)}"
+        sys.stdout.write(f"{line:<40} # {' '.join(meaning.split())}\n")
 
 
 def _follow(events: Iterator[Event], stop: Stop) -> int:
     """Show a run to its end and say what to do next."""
-    from clearhead.train.events import Finished
+    from clearhead.train.events import Finished, Started
 
+    nothing_left, finished = False, None
     for event in show.training(events):
-        if isinstance(event, Finished) and event.model_dir is not None:
-            run = event.model_dir.parent
-            if event.reason == "interrupted":
-                show.note(f"saved; go on with: clearhead train {run} --resume")
-                return TERMINATED if stop.signal == signal.SIGTERM else INTERRUPTED
-            show.note(f'the model is in {event.model_dir}; try it: clearhead translate --model {run} "…"')
+        if isinstance(event, Started):
+            stop.is_training, nothing_left = True, event.step >= event.total_steps
+        if isinstance(event, Finished):
+            finished = event
+    if finished is None or finished.model_dir is None:
+        return 0
+    run = shlex.quote(str(finished.model_dir.parent))
+    if finished.reason == "interrupted":
+        show.note(f"saved; go on with: clearhead train {run} --resume")
+        return stop.exit_code
+    if nothing_left:
+        show.note("there was nothing left to do: to train longer, raise train.steps or train.epochs with --set")
+    show.note(f'the model is in {finished.model_dir}; try it: clearhead translate --model {run} "…"')
     return 0
 
 
@@ -160,9 +264,15 @@ class Stop:
     """Whether a signal has asked the run to end; calling it tells."""
 
     signal: int | None = None
+    is_training = False
+    """Before the first step there is nothing to save, so nothing to wait for."""
 
     def __call__(self) -> bool:
         return self.signal is not None
+
+    @property
+    def exit_code(self) -> int:
+        return TERMINATED if self.signal == signal.SIGTERM else INTERRUPTED
 
 
 @contextmanager
@@ -171,9 +281,10 @@ def stoppable() -> Iterator[Stop]:
     stop = Stop()
 
     def wish(number: int, frame: object) -> None:
-        if stop():
-            raise KeyboardInterrupt
+        is_repeated = stop()
         stop.signal = number
+        if is_repeated or not stop.is_training:
+            raise KeyboardInterrupt
         show.fail("stopping after this step; once more to stop at once")
 
     before = {number: signal.signal(number, wish) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -4,27 +4,36 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from clearhead.errors import DataError, UsageError
+from clearhead.cli import show
+from clearhead.cli.flags import Count, Device, Model, Switch, Threads, use_threads
+from clearhead.cli.reading import read_lines
+from clearhead.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
-    from clearhead.run.using import Translation
+    from clearhead.generate.settings import GenerationConfig
+    from clearhead.run.using import LoadedTranslator, Translation
+
+SAMPLING = ("temperature", "top_k", "top_p", "seed")
+# JSON may hold them, but much software takes them for the end of a line.
+LINE_ENDS = {ord(sign): f"\\u{ord(sign):04x}" for sign in "\x85\u2028\u2029"}
 
 
 def translate(
     *texts: str,
-    model: Annotated[Path | None, Parameter(name=["--model", "-m"])] = None,
+    model: Model = None,
     input: Annotated[Path | None, Parameter(name=["--input", "-i"])] = None,
-    beam: int | None = None,
-    nbest: int = 1,
-    scores: Annotated[bool, Parameter(negative=())] = False,
-    json_lines: Annotated[bool, Parameter(name="--json", negative=())] = False,
-    sample: Annotated[bool, Parameter(negative=())] = False,
+    beam: Count = None,
+    nbest: Annotated[Count, Parameter(show_default=False)] = None,
+    scores: Switch = False,
+    json_lines: Annotated[Switch, Parameter(name="--json")] = False,
+    sample: Switch = False,
     temperature: float | None = None,
     top_k: int | None = None,
     top_p: float | None = None,
@@ -33,9 +42,9 @@ def translate(
     min_len: int | None = None,
     max_len: int | None = None,
     no_repeat_ngram: int | None = None,
-    loop_guard: bool | None = None,
-    device: str = "auto",
-    threads: int | None = None,
+    loop_guard: Annotated[bool | None, Parameter(negative="--no-loop-guard")] = None,
+    device: Device = "auto",
+    threads: Threads = None,
 ) -> None:
     """Translate texts, a file, or standard input.
 
@@ -48,15 +57,13 @@ def translate(
     Parameters
     ----------
     texts
-        What to translate; without any, lines are read from --input or standard input.
-    model
-        A model or run directory.
+        What to translate, after -- if it begins with a dash; without any, --input or standard input is read.
     input
         A file to translate, one text a line; plain or .gz.
     beam
         Hypotheses kept side by side; 1 is greedy.
     nbest
-        Translations for each text, best first.
+        Write this many lines for each text: its translations, best first, then empty lines if there are fewer.
     scores
         Put the score and a tab before each translation.
     json_lines
@@ -80,50 +87,70 @@ def translate(
     no_repeat_ngram
         No sequence of this many tokens may come twice.
     loop_guard
-        Stop a phrase that repeats without end (on unless switched off).
-    device
-        Where to compute: auto, cpu, cuda.
-    threads
-        CPU threads to use.
+        Stop a phrase that repeats without end; on unless switched off.
     """
     if model is None:
         raise UsageError("name a model: clearhead translate --model runs/NAME (clearhead train makes one)")
     if texts and input is not None:
         raise UsageError("give texts or --input, not both")
-    import torch
-
-    from clearhead.run.using import load
-
-    if threads is not None:
-        torch.set_num_threads(threads)
     wished: dict[str, Any] = {
-        "beam_size": beam, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
+        "beam_size": beam, "nbest": nbest, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
         "length_penalty": length_penalty, "min_len": min_len, "max_len": max_len,
         "no_repeat_ngram": no_repeat_ngram, "loop_guard": loop_guard,
     }  # fmt: skip
     options = {name: value for name, value in wished.items() if value is not None}
+    _refuse_contradictions(options, sample=sample)
     if sample:
         options["strategy"] = "sample"
-    elif any(name in options for name in ("temperature", "top_k", "top_p", "seed")):
-        raise UsageError("temperature, top-k, top-p and seed are about sampling: add --sample")
+    use_threads(threads)
+    from clearhead.run.using import load
+
     translator = load(model, device)
-    config = translator.configured(nbest=nbest, **options)
+    config = _configured(translator, options)
+    is_typed = not texts and input is None and sys.stdin.isatty()
+    if is_typed:
+        show.note("type a text and press Enter; Ctrl-D ends")
+    lines = _given(texts) if texts else read_lines(input)
+    rows = _translated(translator, lines, config, one_by_one=is_typed)
+    is_watched = is_typed or sys.stdout.isatty()
+    with nullcontext() if is_watched else show.counting("translating") as done:
+        for number, (source, best) in enumerate(rows, start=1):
+            _write(_shown(source, best, nbest=config.nbest, scores=scores, as_json=json_lines))
+            if is_watched:
+                sys.stdout.flush()
+            if done is not None:
+                done(number)
+
+
+def _refuse_contradictions(options: dict[str, Any], *, sample: bool) -> None:
+    if not sample and any(name in options for name in SAMPLING):
+        raise UsageError("--temperature, --top-k, --top-p and --seed are about sampling: add --sample")
+    if sample and "beam_size" in options:
+        raise UsageError("--sample draws and --beam searches: choose one of them")
+    beam, nbest = options.get("beam_size"), options.get("nbest", 1)
+    if beam is not None and nbest > beam:
+        raise UsageError(f"--nbest {nbest} needs a beam at least as large: --beam {nbest}, not --beam {beam}")
+
+
+def _configured(translator: LoadedTranslator, options: dict[str, Any]) -> GenerationConfig:
+    """The model's own settings with the user's; a beam that was not asked for grows with the number of results."""
+    if options.get("nbest", 1) > 1 and "strategy" not in options and "beam_size" not in options:
+        options = {**options, "beam_size": max(options["nbest"], translator.generation.beam_size)}
+    try:
+        return translator.configured(**options)
+    except ConfigError as error:
+        raise UsageError(str(error)) from None
+
+
+def _translated(
+    translator: LoadedTranslator, lines: Iterator[str], config: GenerationConfig, *, one_by_one: bool
+) -> Iterator[tuple[str, list[Translation]]]:
+    """Each text with its translations; a person who types does not wait for a window to fill."""
     seen: list[str] = []
-    for best in translator.stream(_remember(_lines(texts, input), seen), config):
-        for line in _shown(seen.pop(0), best, scores=scores, as_json=json_lines):
-            sys.stdout.write(line + "\n")
-        if sys.stdout.isatty():
-            sys.stdout.flush()
-
-
-def _shown(source: str, best: list[Translation], *, scores: bool, as_json: bool) -> Iterator[str]:
-    if as_json:
-        first, *others = [{"translation": one.text, "score": round(one.score, 6)} for one in best]
-        row: dict[str, Any] = {"source": source, **first, "finished": best[0].finished}
-        yield json.dumps({**row, "alternatives": others} if others else row, ensure_ascii=False)
-        return
-    for one in best:
-        yield f"{one.score:.4f}\t{one.text}" if scores else one.text
+    remembered = _remember(lines, seen)
+    parts: Iterable[Iterable[str]] = ([line] for line in remembered) if one_by_one else [remembered]
+    for part in parts:
+        yield from ((seen.pop(0), best) for best in translator.stream(part, config))
 
 
 def _remember(lines: Iterator[str], seen: list[str]) -> Iterator[str]:
@@ -132,22 +159,25 @@ def _remember(lines: Iterator[str], seen: list[str]) -> Iterator[str]:
         yield line
 
 
-def _lines(texts: tuple[str, ...], path: Path | None) -> Iterator[str]:
-    """One text per line, split on line feeds only, so that output and input stay aligned."""
-    if texts:
-        for text in texts:
-            yield " ".join(text.split("\n"))
+def _shown(source: str, best: list[Translation], *, nbest: int, scores: bool, as_json: bool) -> Iterator[str]:
+    if as_json:
+        first, *others = [{"translation": one.text, "score": round(one.score, 6)} for one in best]
+        row: dict[str, Any] = {"source": source, **first, "finished": best[0].finished}
+        yield json.dumps({**row, "alternatives": others} if others else row, ensure_ascii=False).translate(LINE_ENDS)
         return
-    if path is not None:
-        from clearhead.data.lines import TextFile
+    for one in best:
+        yield f"{one.score:.4f}\t{one.text}" if scores else one.text
+    for _ in range(nbest - len(best)):
+        yield "\t" if scores else ""
 
-        for number, line in enumerate(TextFile(path).lines(), start=1):
-            if not isinstance(line, str):
-                raise DataError(f"{path} line {number:,}: {line.name.lower().replace('_', ' ')}")
-            yield line
-        return
-    for number, raw in enumerate(sys.stdin.buffer, start=1):
-        try:
-            yield raw.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-        except UnicodeDecodeError:
-            raise DataError(f"standard input line {number:,} is not UTF-8") from None
+
+def _write(lines: Iterable[str]) -> None:
+    """Data on stdout as it is; only a terminal is spared control characters."""
+    on_terminal = sys.stdout.isatty()
+    for line in lines:
+        sys.stdout.write((show.printable(line) if on_terminal else line) + "\n")
+
+
+def _given(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        yield " ".join(text.split("\n"))

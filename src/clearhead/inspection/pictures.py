@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import unicodedata
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,12 +14,19 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from clearhead.storage import storage_error
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.image import AxesImage
 
 CJK_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "WenQuanYi Zen Hei", "PingFang SC",
              "Microsoft YaHei", "SimHei", "Arial Unicode MS")  # fmt: skip
 PALETTE = "viridis"
+MOST_COLUMNS = 4
+DOTS_PER_INCH = 130
+MOST_DOTS = 10_000
+"""The longest side of a picture; long sentences are drawn finer, not larger, so that memory is bounded."""
 
 
 def draw_heads(
@@ -31,34 +41,67 @@ def draw_heads(
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    columns = min(len(weights), 4)
+    columns = min(len(weights), MOST_COLUMNS)
     rows = -(-len(weights) // columns)
     width, height = 1.1 + 0.42 * len(keys), 1.3 + 0.36 * len(queries)
-    with rc_context({"font.family": font_families()}):
-        figure = Figure(figsize=(width * columns, height * rows + 0.4), dpi=130, layout="constrained")
+    size = max(width * columns + 0.6, 0.11 * len(headline)), height * rows + 0.4
+    # Tokens are text: `$a_1$` is no formula, whatever the user's own matplotlib settings are.
+    with rc_context({"font.family": font_families(), "text.parse_math": False, "text.usetex": False}), _boxes_allowed():
+        figure = Figure(figsize=size, dpi=min(DOTS_PER_INCH, MOST_DOTS / max(size)), layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False)
         for panel in panels.flat[len(weights) :]:
             panel.axis("off")
-        for panel, head, title in zip(panels.flat, weights.cpu().numpy(), titles, strict=False):
-            _heat_map(panel, head, queries, keys, title)
+        used = panels.flat[: len(weights)]
+        for panel, head, title in zip(used, weights.detach().float().cpu().numpy(), titles, strict=True):
+            image = _heat_map(panel, head, queries, keys, title)
+        figure.colorbar(image, ax=panels, shrink=0.6, aspect=30, pad=0.01, ticks=[0, 0.5, 1], label="weight")
         if headline:
-            figure.suptitle(_plain(headline))
-        figure.savefig(path)
+            figure.suptitle(headline)
+        try:
+            figure.savefig(path)
+        except OSError as error:
+            raise storage_error(path, error) from error
 
 
-def _heat_map(panel: Axes, head: np.ndarray, queries: Sequence[str], keys: Sequence[str], title: str) -> None:
-    panel.imshow(head, cmap=PALETTE, vmin=0.0, vmax=1.0, aspect="auto")
-    panel.set_title(_plain(title), fontsize=10)
-    panel.set_xticks(range(len(keys)), [_plain(key) for key in keys], rotation=60, ha="right", rotation_mode="anchor")
-    panel.set_yticks(range(len(queries)), [_plain(query) for query in queries])
+def _heat_map(panel: Axes, head: np.ndarray, queries: Sequence[str], keys: Sequence[str], title: str) -> AxesImage:
+    image = panel.imshow(head, cmap=PALETTE, vmin=0.0, vmax=1.0, aspect="auto")
+    panel.set_title(title, fontsize=10)
+    panel.set_xticks(range(len(keys)), keys, rotation=60, ha="right", rotation_mode="anchor")
+    panel.set_yticks(range(len(queries)), queries)
     panel.tick_params(length=0, labelsize=9)
     for spine in panel.spines.values():
         spine.set_visible(False)
+    return image
 
 
-def _plain(text: str) -> str:
-    """Text that matplotlib will not take for mathematics."""
-    return text.replace("$", r"\$")
+@contextmanager
+def _boxes_allowed() -> Iterator[None]:
+    """A sign that no font has is drawn as a box; `font_advice` says once what matplotlib would say for each."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
+        yield
+
+
+def font_advice(texts: Iterable[str]) -> str | None:
+    """What to install if some signs of these texts have no picture in any font used; None if all have one."""
+    needed = sorted({sign for text in texts for sign in text if sign.isprintable() and not sign.isspace()})
+    missing = [sign for sign in needed if not any(ord(sign) in known for known in _drawable())]
+    if not missing:
+        return None
+    some = " ".join(missing[:5]) + (" …" if len(missing) > 5 else "")
+    cure = "install a font for them"
+    if any("CJK" in unicodedata.name(sign, "") for sign in missing):
+        cure = "install a Chinese font (on Debian or Ubuntu: apt install fonts-noto-cjk)"
+    return f"{len(missing)} signs are drawn as boxes, no font has them ({some}): {cure}"
+
+
+@functools.cache
+def _drawable() -> list[frozenset[int]]:
+    """The signs that each font used has."""
+    from matplotlib import font_manager
+
+    paths = [font_manager.findfont(name) for name in font_families()]
+    return [frozenset(font_manager.get_font(path).get_charmap()) for path in paths]
 
 
 @functools.cache
@@ -66,5 +109,21 @@ def font_families() -> list[str]:
     """The font for labels, and behind it an installed one that knows Chinese."""
     from matplotlib import font_manager
 
-    installed = {font.name for font in font_manager.fontManager.ttflist}
-    return ["DejaVu Sans", *[name for name in CJK_FONTS if name in installed][:1]]
+    def chinese() -> list[str]:
+        installed = {font.name for font in font_manager.fontManager.ttflist}
+        return [name for name in CJK_FONTS if name in installed][:1]
+
+    if not chinese():
+        _take_in_new_fonts()
+    return ["DejaVu Sans", *chinese()]
+
+
+def _take_in_new_fonts() -> None:
+    """Tell matplotlib of fonts installed since it made its list, which it keeps for good."""
+    from matplotlib import font_manager
+
+    listed = {font.fname for font in font_manager.fontManager.ttflist}
+    for path in font_manager.findSystemFonts():
+        if path not in listed:
+            with suppress(OSError, RuntimeError, ValueError):
+                font_manager.fontManager.addfont(path)

@@ -59,10 +59,14 @@ def _listening(tape: Tape, path: str) -> Exact:
 
 
 def kind_and_layer(path: str) -> tuple[str, int]:
-    """What a module path says of an attention layer.
+    """What a module path says of an attention layer; one outside any stack is plain `attention`, in layer 0.
 
     >>> kind_and_layer("decoder.blocks.3.cross"), kind_and_layer("encoder.blocks.0.attention")
     (('cross', 3), ('encoder', 0))
+    >>> kind_and_layer("blocks.1.attention"), kind_and_layer("")
+    (('attention', 1), ('attention', 0))
     """
-    stack, _, layer, part = path.split(".")[-4:]
-    return ("cross" if part == "cross" else stack), int(layer)
+    stack, blocks, rest = path.rpartition("blocks.")
+    layer, _, part = rest.partition(".")
+    kind = "cross" if part == "cross" else stack.rstrip(".").rpartition(".")[-1]
+    return (kind or "attention", int(layer)) if blocks else ("attention", 0)

@@ -1,0 +1,81 @@
+"""Lines for translation and scoring: none lost, none added, and a bad one named."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clearhead.cli.reading import MAX_LINE_BYTES, read_lines
+from clearhead.errors import DataError, MissingInputError
+
+
+def lines_of(content: bytes) -> list[str]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(content))))
+        return list(read_lines(None))
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n\r\ufeff")), max_size=8))
+def test_any_lines_come_back_as_they_are(lines: list[str]) -> None:
+    content = "".join(f"{line}\n" for line in lines).encode()
+    assert lines_of(content) == lines
+    assert lines_of(content.replace(b"\n", b"\r\n")) == lines
+    assert lines_of(gzip.compress(content)) == lines
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"", []),
+        (b"\n", [""]),
+        (b"a", ["a"]),
+        (b"a\n\nb", ["a", "", "b"]),
+        (b"a\rb\n", ["a\rb"]),
+        ("\ufeffa\n\ufeffb\n".encode(), ["a", "\ufeffb"]),
+        ("a\u2028b\x85c\n".encode(), ["a\u2028b\x85c"]),
+    ],
+)
+def test_a_file_and_standard_input_are_read_alike(content: bytes, lines: list[str], tmp_path: Path) -> None:
+    (tmp_path / "plain").write_bytes(content)
+    (tmp_path / "packed").write_bytes(gzip.compress(content))
+    assert lines_of(content) == list(read_lines(tmp_path / "plain")) == list(read_lines(tmp_path / "packed")) == lines
+
+
+def test_a_pipe_will_do(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(b"a\nb\n",))
+    writer.start()
+    assert list(read_lines(pipe)) == ["a", "b"]
+    writer.join()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a\nb\xff\n", "input line 2 is not UTF-8"),
+        (b"a\n\xed\xa0\x80\n", "input line 2 is not UTF-8"),
+        (b"a\n" * 1500 + b"\xc3", "input line 1,501 is not UTF-8"),
+        (b"a\n" + b"x" * (MAX_LINE_BYTES + 1), "input line 2 is longer than a megabyte: split it into sentences"),
+        (gzip.compress(b"a\n" * 9000)[:-9], r"input after line \d.*: the gzip data is damaged"),
+        (gzip.compress(b"a\n")[:-8] + bytes(8), r"input after line 1: the gzip data is damaged"),
+    ],
+)
+def test_what_cannot_be_read_is_named(content: bytes, message: str) -> None:
+    with pytest.raises(DataError, match=f"standard {message}"):
+        lines_of(content)
+
+
+def test_what_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingInputError, match=r"cannot read .*nowhere: No such file or directory"):
+        list(read_lines(tmp_path / "nowhere"))
+    with pytest.raises(MissingInputError, match=r"cannot read .*: Is a directory"):
+        list(read_lines(tmp_path))

@@ -1,0 +1,111 @@
+"""What journeys share: the program called in-process, small parallel files, and two small trained runs."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from jaxtyping import config as shape_checks
+
+from clearhead.cli import run
+from clearhead.data.numbers import spell
+
+TINY = (
+    "tokenizer.vocab_size=300", "batches.max_tokens=512", "model.dim=16", "model.ff_dim=32", "model.num_heads=2",
+    "model.encoder_layers=1", "model.decoder_layers=1", "train.warmup=2", "train.log_every=2",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Said:
+    """What one command said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines of stdout, ended by line feeds and nothing else."""
+        assert self.out == "" or self.out.endswith("\n")
+        return self.out.split("\n")[:-1]
+
+
+Clearhead = Callable[..., Said]
+
+
+@pytest.fixture
+def clearhead(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch) -> Clearhead:
+    """The program as a function: words and bytes on stdin in; exit code, stdout and stderr out."""
+
+    def call(*words: object, stdin: bytes = b"") -> Said:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin))))
+        code = run([str(word) for word in words])
+        out, err = capsysbinary.readouterr()
+        return Said(code, out.decode(), err.decode())
+
+    return call
+
+
+def assignments(*settings: str) -> list[str]:
+    """Each setting behind its flag."""
+    return [word for setting in settings for word in ("--set", setting)]
+
+
+@contextmanager
+def as_for_users() -> Iterator[None]:
+    """Shapes are not checked at every call, which takes most of the time of a tiny model: other tests do that."""
+    shape_checks.update("jaxtyping_disable", True)
+    yield
+    shape_checks.update("jaxtyping_disable", False)
+
+
+@pytest.fixture(autouse=True)
+def unchecked_shapes() -> Iterator[None]:
+    with as_for_users():
+        yield
+
+
+def make(cache: Path, *words: object) -> None:
+    """Run a command for a fixture that outlives one test."""
+    with pytest.MonkeyPatch.context() as patch, as_for_users():
+        patch.setenv("CLEARHEAD_CACHE", str(cache))
+        assert run([str(word) for word in words]) == 0
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with numbers as `train.de`, `train.en`, `test.de`, `test.en` and `test.tsv`."""
+    folder = tmp_path_factory.mktemp("corpus")
+    for name, numbers in (("train", range(100, 400)), ("test", range(400, 420))):
+        for language in ("de", "en"):
+            text = "".join(f"{spell(number, language)}\n" for number in numbers)
+            (folder / f"{name}.{language}").write_text(text, encoding="utf-8", newline="\n")
+    rows = (f"{spell(number, 'de')}\t{spell(number, 'en')}\n" for number in range(400, 420))
+    (folder / "test.tsv").write_text("".join(rows), encoding="utf-8", newline="\n")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def files_run(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run on two files, with two checkpoints; not to be changed."""
+    out = tmp_path_factory.mktemp("runs") / "de-en"
+    files = ("--source", corpus / "train.de", "--target", corpus / "train.en", "--out", out)
+    settings = assignments(*TINY, "train.steps=6", "train.validate_every=3", "train.average=2")
+    make(tmp_path_factory.getbasetemp() / "cache", "train", "translator", *files, *settings)
+    return out
+
+
+@pytest.fixture(scope="session")
+def numbers_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of the number-words recipe, Chinese to English; not to be changed."""
+    out = tmp_path_factory.mktemp("runs") / "numbers"
+    size = ("data.largest=999", "data.train_size=200", "data.validation_size=10", "data.test_size=10")
+    settings = assignments(*TINY, *size, "data.source_language=zh", "train.steps=4", "train.validate_every=4")
+    make(tmp_path_factory.getbasetemp() / "cache", "train", "numbers", "--out", out, *settings)
+    return out

@@ -1,0 +1,89 @@
+"""The program as a process among others: what goes through its pipes, whatever the text, the reader or the locale."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = (sys.executable, "-m", "clearhead")
+ALPHABET = [
+    *"abcxyzäöüß ,.!?\"'<>|$_\\/", *"一二三四五六七八九十百零我吃了苹果", *"😀👩🏽‍🚀🇩🇪", "\u2028", "\u2029", "\x85",
+    "\t", "\x0b", "\x0c", "\x1c", "\x00", "\x1b", "\r", "\u00a0", "\u3000", "\ufeff", "\u202e", "\u0301", "\U0010ffff",
+    "</s>", "<s>", "<blank>", "<unk>", "مرحبا", "नमस्ते",
+]  # fmt: skip
+
+
+def random_lines(count: int) -> list[str]:
+    """Lines of anything but line feeds; one in eight holds nothing but space."""
+    chance = random.Random(20)
+    lines = []
+    for _ in range(count):
+        if chance.random() < 1 / 8:
+            lines.append(chance.choice(["", " ", "\t", "\u3000", "\u2028 "]))
+        else:
+            lines.append("".join(chance.choices(ALPHABET, k=chance.randint(1, 12))) + "a")
+    return lines
+
+
+def environment(**changes: str) -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", **changes}
+
+
+def test_ten_thousand_random_lines_in_are_ten_thousand_lines_out(files_run: Path) -> None:
+    lines = random_lines(10_000)
+    words = ("translate", "--model", files_run, "--max-len", "3", "--min-len", "3", "--beam", "1", "--threads", "1")
+    done = subprocess.run(
+        [*PROGRAM, *words], input="\n".join(lines).encode() + b"\n", capture_output=True, env=environment(), check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    *found, rest = done.stdout.decode().split("\n")
+    assert len(found) == 10_000 and rest == ""
+    assert [text == "" for text in found] == [line.strip() == "" for line in lines]
+
+
+def test_a_reader_that_has_seen_enough_ends_it_quietly(files_run: Path, tmp_path: Path) -> None:
+    lines = tmp_path / "lines"
+    lines.write_text("einhundert\n" * 50_000, encoding="utf-8")
+    words = ("translate", "--model", files_run, "-i", lines, "--beam", "1", "--max-len", "4", "--threads", "1")
+    with subprocess.Popen(
+        [*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment()
+    ) as process:
+        assert process.stdout is not None and process.stderr is not None
+        assert process.stdout.readline().endswith(b"\n")
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=60) == 0
+
+
+def test_a_reader_that_is_not_there_is_no_failure(corpus: Path) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    words = ("data", "check", "--source", corpus / "train.de", "--target", corpus / "train.en")
+    done = subprocess.run([*PROGRAM, *words], stdout=write_end, stderr=subprocess.PIPE, env=environment(), check=False)
+    os.close(write_end)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")
+def test_a_full_disk_is_told_in_one_line(files_run: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*PROGRAM, "info", files_run], stdout=full, stderr=subprocess.PIPE, env=environment(), check=False
+        )
+    assert (done.returncode, done.stderr) == (74, b"clearhead: cannot read or write: No space left on device\n")
+
+
+def test_text_is_utf8_whatever_the_locale_says(files_run: Path, tmp_path: Path) -> None:
+    named = tmp_path / "模型"
+    named.symlink_to(files_run)
+    ascii_only = environment(LC_ALL="C", PYTHONUTF8="0", PYTHONCOERCECLOCALE="0", PYTHONIOENCODING="ascii")
+    words = (*PROGRAM, "info", os.fsencode(named))
+    plain = subprocess.run(words, capture_output=True, env=environment(), check=False)
+    other = subprocess.run(words, capture_output=True, env=ascii_only, check=False)
+    assert plain.returncode == 0 and "模型".encode() in plain.stdout
+    assert (other.returncode, other.stdout) == (0, plain.stdout), other.stderr
