@@ -82,6 +82,14 @@ def score(
     )
 
 
+def tokenised_bleu(
+    hypotheses: Sequence[str], references: Sequence[str], *, resamples: int = 1000, seed: int = 12345
+) -> tuple[float, Interval | None]:
+    """Corpus BLEU of texts that are tokens with spaces between them already, unsmoothed, with its interval."""
+    metric = BLEU(tokenize="none", smooth_method="none", force=True)
+    return _measure(metric, hypotheses, references, resamples, seed)
+
+
 def bleu_tokenizer(language: str | None) -> str:
     """The name of sacreBLEU's tokenizer for a language code such as `de`, `zh-CN` or `ja_JP`: the first that works.
 
