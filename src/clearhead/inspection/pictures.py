@@ -89,10 +89,10 @@ def font_advice(texts: Iterable[str]) -> str | None:
     if not missing:
         return None
     some = " ".join(missing[:5]) + (" …" if len(missing) > 5 else "")
-    cure = "install a font for them"
+    cure = "install a font that has them"
     if any("CJK" in unicodedata.name(sign, "") for sign in missing):
         cure = "install a Chinese font (on Debian or Ubuntu: apt install fonts-noto-cjk)"
-    return f"{len(missing)} signs are drawn as boxes, no font has them ({some}): {cure}"
+    return f"drawn as boxes, for want of a font: {some}; {cure}"
 
 
 @functools.cache

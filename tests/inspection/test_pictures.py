@@ -1,0 +1,116 @@
+"""Pictures of heads: the right size, every token as text, and no fuss about fonts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import matplotlib
+import matplotlib.image
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from clearhead.errors import StorageError
+from clearhead.inspection import pictures
+from clearhead.inspection.pictures import draw_heads, font_advice, font_families
+
+STRANGE = ["$a_1$", "$", "_", "<script>alert(1)</script>", "\\frac{1}{2}", "</s>", "▁ein", "&amp;", "^", "\\$"]
+
+
+def heads(count: int, queries: int, keys: int) -> Tensor:
+    return torch.rand(count, queries, keys, generator=torch.Generator().manual_seed(0)).softmax(-1)
+
+
+@pytest.mark.parametrize("count", [1, 3, 4, 5, 8])
+def test_a_picture_file_is_written_with_a_panel_for_each_head(tmp_path: Path, count: int) -> None:
+    path = tmp_path / "heads.png"
+    titles = [f"head {number}" for number in range(count)]
+    draw_heads(path, heads(count, 4, 3), ["a", "b", "c", "</s>"], ["x", "y", "</s>"], titles, "a → x")
+    height, width, depth = matplotlib.image.imread(path).shape
+    rows, columns = -(-count // 4), min(count, 4)
+    assert depth == 4 and height == pytest.approx(130 * (rows * 2.74 + 0.4), abs=2)
+    assert width == pytest.approx(130 * (columns * 2.36 + 0.6), abs=2)
+
+
+def test_the_heaviest_cell_is_the_brightest(tmp_path: Path) -> None:
+    path = tmp_path / "heads.png"
+    weights = torch.zeros(1, 2, 2)
+    weights[0, 0, 1] = weights[0, 1, 1] = 1
+    draw_heads(path, weights, ["a", "b"], ["x", "y"], [""])
+    picture = np.asarray(matplotlib.image.imread(path))
+    yellow, violet = (np.array(matplotlib.colormaps[pictures.PALETTE](value)[:3]) for value in (1.0, 0.0))
+    bright = np.argwhere(np.abs(picture[..., :3] - yellow).max(-1) < 0.01)
+    dark = np.argwhere(np.abs(picture[..., :3] - violet).max(-1) < 0.01)
+    assert len(bright) > 1000 and len(dark) > 1000
+    assert np.median(bright[:, 1]) > np.median(dark[:, 1])
+
+
+def test_long_sentences_are_drawn_finer_not_endlessly_large(tmp_path: Path) -> None:
+    path = tmp_path / "long.png"
+    draw_heads(path, heads(2, 3, 200), ["a", "b", "c"], ["wort"] * 200, ["one", "two"])
+    assert max(matplotlib.image.imread(path).shape) <= 10_001
+
+
+def test_tokens_are_text_and_never_mathematics_or_markup(tmp_path: Path) -> None:
+    path = tmp_path / "heads.svg"
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        draw_heads(path, heads(1, len(STRANGE), 2), STRANGE, ["$x$", "y"], ["$t_1$"], "$h$ → <b>")
+    svg = path.read_text(encoding="utf-8")
+    shown = [re.sub("&lt;", "<", re.sub("&gt;", ">", text)) for text in re.findall(r"<text[^>]*>([^<]*)</text>", svg)]
+    shown = [text.replace("&amp;", "&") for text in shown]
+    assert {*STRANGE, "$x$", "$t_1$", "$h$ → <b>"} <= set(shown)
+    assert "<script" not in svg
+
+
+def test_a_users_own_matplotlib_settings_do_not_matter_and_stay(tmp_path: Path) -> None:
+    with matplotlib.rc_context({"text.usetex": True, "text.parse_math": True}):
+        draw_heads(tmp_path / "heads.png", heads(1, 2, 2), ["$a_", "b"], ["x^", "y"], ["%"])
+        assert matplotlib.rcParams["text.usetex"] and matplotlib.rcParams["text.parse_math"]
+
+
+def test_half_precision_and_gradients_can_be_drawn(tmp_path: Path) -> None:
+    weights = heads(2, 2, 2).bfloat16().requires_grad_()
+    draw_heads(tmp_path / "heads.png", weights, ["a", "b"], ["x", "y"], ["one", "two"])
+    assert (tmp_path / "heads.png").stat().st_size > 1000
+
+
+def test_every_head_needs_its_title(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="zip"):
+        draw_heads(tmp_path / "heads.png", heads(2, 2, 2), ["a", "b"], ["x", "y"], ["one"])
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match=r"cannot write .*nowhere/heads.png: No such file or directory"):
+        draw_heads(tmp_path / "nowhere" / "heads.png", heads(1, 1, 1), ["a"], ["x"], [""])
+
+
+@pytest.fixture
+def no_chinese_font(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "font_families", lambda: ["DejaVu Sans"])
+    pictures._drawable.cache_clear()
+    monkeypatch.setattr(pictures, "_drawable", pictures._drawable.__wrapped__)
+
+
+def test_without_a_chinese_font_there_are_boxes_but_no_warning(tmp_path: Path, no_chinese_font: None) -> None:
+    draw_heads(tmp_path / "heads.png", heads(1, 2, 2), ["二十", "三"], ["我", "吃"], ["层"], "二十三")
+    assert (tmp_path / "heads.png").stat().st_size > 1000
+
+
+def test_missing_signs_are_named_with_what_to_install(no_chinese_font: None) -> None:
+    assert font_advice(["ein", "→", "▁ü", " \n"]) is None
+    advice = font_advice(["二十三", "二", "abc"])
+    assert advice == (
+        "drawn as boxes, for want of a font: 三 二 十; "
+        "install a Chinese font (on Debian or Ubuntu: apt install fonts-noto-cjk)"
+    )
+    assert font_advice(["\U0001f680"]) == "drawn as boxes, for want of a font: \U0001f680; install a font that has them"
+    assert ": 一 丁 七 丄 万 …;" in (font_advice([chr(0x4E00 + place) for place in (0, 1, 3, 4, 7, 8, 9)]) or "")
+
+
+@pytest.mark.skipif(len(font_families()) < 2, reason="needs a Chinese font: apt install fonts-noto-cjk")
+def test_with_a_chinese_font_every_sign_has_its_picture(tmp_path: Path) -> None:
+    assert font_advice(["二十三我吃了苹果"]) is None
+    draw_heads(tmp_path / "heads.png", heads(1, 2, 2), ["二十", "三"], ["我", "吃"], ["层"])
+    assert (tmp_path / "heads.png").stat().st_size > 1000
