@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
 
 from clearhead.cli import show
 from clearhead.cli.flags import Count, Device, Json, Model, Threads, use_threads
@@ -16,6 +19,7 @@ from clearhead.errors import MissingInputError, UsageError
 
 if TYPE_CHECKING:
     from clearhead.evaluate import Scores
+    from clearhead.protocols import ProtocolScore
 
 
 def score(
@@ -27,6 +31,7 @@ def score(
     hypotheses: Path | None = None,
     split: str | None = None,
     language: str | None = None,
+    like: Annotated[list[str] | None, Parameter(negative=())] = None,
     beam: Count = None,
     limit: Count = None,
     save: Path | None = None,
@@ -55,6 +60,8 @@ def score(
         Score on the validation or test data that the model's training config names.
     language
         Target language, such as zh: decides how BLEU cuts words; the model's own unless given.
+    like
+        Score also in a published protocol: bentrevett or wu2021; may be repeated.
     beam
         Hypotheses kept side by side; 1 is greedy.
     limit
@@ -86,9 +93,12 @@ def score(
         save.write_text("".join(f"{line}\n" for line in found), encoding="utf-8", newline="\n")
     from clearhead.evaluate import score as score_texts
 
+    from clearhead.protocols import score_like
+
     with show.waiting("scoring"):
         scores = score_texts(found, references, target_language=language)
-    _print(scores, as_json=as_json)
+        others = [score_like(name, found, references, target_language=language) for name in like or ()]
+    _print(scores, others, as_json=as_json)
     if min_bleu is not None and scores.bleu < min_bleu:
         show.fail(f"BLEU {scores.bleu:.2f} is below {min_bleu:g}")
         return 1
@@ -107,12 +117,14 @@ def _compared(
     return list(islice(read_lines(hypotheses), limit)), list(islice(read_lines(target), limit))
 
 
-def _print(scores: Scores, *, as_json: bool) -> None:
+def _print(scores: Scores, others: Sequence[ProtocolScore], *, as_json: bool) -> None:
     if as_json:
-        sys.stdout.write(json.dumps(scores.as_json(), ensure_ascii=False) + "\n")
+        tree = scores.as_json() | ({"like": [asdict(other) for other in others]} if others else {})
+        sys.stdout.write(json.dumps(tree, ensure_ascii=False) + "\n")
         return
     for name, value, interval, signature in (
         ("BLEU", scores.bleu, scores.bleu_interval, scores.bleu_signature),
+        *((f"{other.protocol}", other.bleu, other.interval, other.signature) for other in others),
         ("chrF", scores.chrf, scores.chrf_interval, scores.chrf_signature),
     ):
         within = f"  95 % interval {interval[0]:.2f} to {interval[1]:.2f}" if interval else ""
