@@ -109,6 +109,7 @@ def bleu_tokenizer(language: str | None) -> str:
 def _measure(
     metric: Any, hypotheses: Sequence[str], references: Sequence[str], resamples: int, seed: int
 ) -> tuple[float, Interval | None]:
+    _let_scores_be_plain_numbers(metric)
     with _sacrebleu_seed(seed):
         found = metric.corpus_score(hypotheses, [references], n_bootstrap=resamples)
     # BLEU of a perfect match comes out a rounding error above 100.
@@ -119,6 +120,18 @@ def _measure(
     mean, half = float(found._mean), float(found._ci)
     low, high = max(mean - half, 0.0), min(mean + half, 100.0)
     return point, (min(low, point), max(high, point))
+
+
+def _let_scores_be_plain_numbers(metric: Any) -> None:
+    """sacreBLEU adds up the scores of resamples and fails when some are zero (float) and others are not (float32)."""
+    compute = metric._compute_score_from_stats
+
+    def plain(stats: Any) -> Any:
+        found = compute(stats)
+        found.score = float(found.score)
+        return found
+
+    metric._compute_score_from_stats = plain
 
 
 @contextmanager

@@ -29,7 +29,7 @@ def test_in_a_pipe_a_run_is_plain_lines(capsys: pytest.CaptureFixture[str]) -> N
     assert err.splitlines() == [
         "[bold]not markup[/bold] :smile:",
         "starting: 20000 steps, 1.00 M parameters, on cpu in fp32",
-        "step 1200/20000  loss 2.314  ppl 10.1  lr 4.2e-04  gnorm 0.83  18.4k tok/s  eta 0:12:31",
+        "step 1200/20000  loss 2.314  ppl 10.1  lr 4.2e-4  gnorm 0.83  18.4k tok/s  eta 0:12:31",
         "validation at step 1200: loss 2.200  ppl 9.00  best so far",
         "  source      ein \ufffd[31mHaus",
         "  reference   a house",

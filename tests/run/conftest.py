@@ -11,8 +11,11 @@ from jaxtyping import config as shape_checks
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """No picture of the loss and no samples for people: they take longer than all steps of a tiny run."""
-    monkeypatch.setattr("clearhead.train.logbook.draw_curve", lambda metrics, picture: None)
-    monkeypatch.setattr("clearhead.run.training._samples", lambda model, prepared, device: ())
+    from clearhead.run import training
+    from clearhead.train import logbook
+
+    monkeypatch.setattr(logbook, "draw_curve", lambda metrics, picture: None)
+    monkeypatch.setattr(training, "_samples", lambda model, prepared, device: ())
 
 
 @pytest.fixture(autouse=True)

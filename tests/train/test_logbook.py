@@ -126,6 +126,6 @@ def test_an_event_is_one_plain_sentence(event: Event, line: str) -> None:
 
 def test_numbers_are_short_and_times_are_clocks() -> None:
     assert [short(number) for number in (0.4, 999, 1_000, 18_437, 999_999, 12_000_000)] == [
-        "0", "999", "1.0k", "18.4k", "1000.0k", "12.0M",
+        "0", "999", "1.0k", "18.4k", "1.0M", "12.0M",
     ]  # fmt: skip
     assert [clock(seconds) for seconds in (0, 59.9, 60, 86_400)] == ["0:00:00", "0:00:59", "0:01:00", "24:00:00"]

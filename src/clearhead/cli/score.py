@@ -92,7 +92,6 @@ def score(
     if save is not None:
         save.write_text("".join(f"{line}\n" for line in found), encoding="utf-8", newline="\n")
     from clearhead.evaluate import score as score_texts
-
     from clearhead.protocols import score_like
 
     with show.waiting("scoring"):

@@ -105,7 +105,7 @@ def _with_bar(events: Iterable[Event], screen: Console) -> Iterator[Event]:
 def fitted(line: str, room: int) -> str:
     """A progress line without what a narrow terminal has no room for.
 
-    >>> fitted("step 5/9  loss 2.314  ppl 10.1  lr 4.2e-04  gnorm 0.83  eta 0:12:31", 50)
+    >>> fitted("step 5/9  loss 2.314  ppl 10.1  lr 4.2e-4  gnorm 0.83  eta 0:12:31", 50)
     'step 5/9  loss 2.314  ppl 10.1  eta 0:12:31'
     """
     parts = line.split("  ")

@@ -23,7 +23,8 @@ def average_run(run: Path, out: Path, *, last: int | None = None, best: int | No
     directory = run / "checkpoints"
     paths = all_steps(directory)[-last:] if last is not None else best_first(directory)[:best]
     if len(paths) < wanted:
-        raise DataError(f"{run} has {len(paths)} such checkpoints, not {wanted}: train with a larger train.keep_last")
+        kept = "last" if last is not None else "best"
+        raise DataError(f"{run} has {len(paths)} such checkpoints, not {wanted}: train with a larger train.keep_{kept}")
     for path in paths:
         verify(path)
     restore_model(stored.model, average(read_tensors(path / "model.safetensors") for path in paths), run)

@@ -75,9 +75,10 @@ def prepare(
         validation = _tokenised(config, examined.validation_source, examined.checkup.validation, tokenizers)
     if everything.dropped_too_long:
         yield Noted(f"dropped {everything.dropped_too_long:,} pairs of more than {config.model.max_len} tokens")
-    for pairs, purpose in ((training, "train on"), (validation, "validate on")):
+    validated = examined.validation_source or examined.source
+    for pairs, name, purpose in ((training, examined.source.name, "train"), (validation, validated.name, "validate")):
         if not len(pairs):
-            raise DataError(f"{examined.source.name}: no pair is left to {purpose}")
+            raise DataError(f"{name}: no pair is left to {purpose} on")
     yield Noted(f"{len(training):,} pairs to train on, {len(validation):,} to validate on")
     return Prepared(tokenizers, training, validation)
 

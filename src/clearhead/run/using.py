@@ -148,7 +148,8 @@ def pick_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
+        # For a name it does not know, torch lists every kind of device it has heard of.
+        reason = str(error).splitlines()[0].split(", ")[0][:120]
         raise UnavailableError(f"device '{name}' cannot be used: {reason}") from None
     return device
 

@@ -53,7 +53,7 @@ def sentence(event: Event) -> str:
         case Progress():
             return (
                 f"step {event.step}/{event.total_steps}  loss {event.loss:.3f}  ppl {event.perplexity:.1f}  "
-                f"lr {event.lr:.1e}  gnorm {event.grad_norm:.2f}  {short(event.tokens_per_second)} tok/s  "
+                f"lr {power_of_ten(event.lr)}  gnorm {event.grad_norm:.2f}  {short(event.tokens_per_second)} tok/s  "
                 f"eta {clock(event.seconds_left)}"
             )
         case Validated():
@@ -73,9 +73,20 @@ def short(number: float) -> str:
     ('18.4k', '950', '2.5M')
     """
     for size, letter in ((1e6, "M"), (1e3, "k")):
-        if number >= size:
+        # What would be rounded up to the next size belongs there.
+        if number >= 0.99995 * size:
             return f"{number / size:.1f}{letter}"
     return f"{number:.0f}"
+
+
+def power_of_ten(number: float) -> str:
+    """A small number as people write it.
+
+    >>> power_of_ten(4.2e-4), power_of_ten(0.0)
+    ('4.2e-4', '0.0e+0')
+    """
+    mantissa, exponent = f"{number:.1e}".split("e")
+    return f"{mantissa}e{int(exponent):+d}"
 
 
 def clock(seconds: float) -> str:

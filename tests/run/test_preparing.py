@@ -1,0 +1,154 @@
+"""From settings to tokenised pairs: what is judged, held out, learnt from, and stored once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clearhead.errors import DataError, StorageError
+from clearhead.run.preparing import Prepared, examine, prepare
+from clearhead.run.settings import RunConfig, resolve
+from clearhead.text.specials import UNK_ID
+from clearhead.text.tokenizer import TokenizerPair
+from clearhead.train.events import Noted
+
+PAIRS = [(f"satz {number}", f"sentence {number}") for number in range(50)]
+Configure = Callable[..., RunConfig]
+
+
+@pytest.fixture
+def configure(tmp_path: Path) -> Configure:
+    """A configuration over a TSV file of the pairs given."""
+
+    def make(pairs: list[tuple[str, str]] = PAIRS, max_len: int = 64, **data: Any) -> RunConfig:
+        (tmp_path / "pairs.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in pairs), encoding="utf-8")
+        return resolve(
+            {
+                "out": str(tmp_path / "run"),
+                "data": {"kind": "tsv", "tsv": str(tmp_path / "pairs.tsv"), **data},
+                "tokenizer": {"kind": "char"},
+                "model": {"max_len": max_len},
+                "train": {"steps": 1},
+            }
+        )
+
+    return make
+
+
+def outcome(steps: Generator[Noted, None, Prepared]) -> tuple[Prepared, list[str]]:
+    notes = []
+    while True:
+        try:
+            notes.append(next(steps).message)
+        except StopIteration as end:
+            return end.value, notes
+
+
+def prepared_from(config: RunConfig) -> tuple[Prepared, list[str]]:
+    return outcome(prepare(config, examine(config)))
+
+
+def sources(prepared: Prepared, part: str) -> set[str]:
+    pairs = getattr(prepared, part)
+    return {prepared.tokenizers.source.decode(pairs.source(index)) for index in range(len(pairs))}
+
+
+def test_pairs_are_split_between_training_and_validation(configure: Configure) -> None:
+    prepared, notes = prepared_from(configure(hold_out=7))
+    trained, held = sources(prepared, "training"), sources(prepared, "validation")
+    assert (len(trained), len(held)) == (43, 7)
+    assert trained | held == {source for source, _ in PAIRS}
+    assert notes[-1] == "43 pairs to train on, 7 to validate on"
+    assert "tokenizer: char," in notes[-2]
+
+
+def test_both_sides_stay_together(configure: Configure) -> None:
+    prepared, _ = prepared_from(configure())
+    for part in (prepared.training, prepared.validation):
+        for index in range(len(part)):
+            source = prepared.tokenizers.source.decode(part.source(index))
+            target = prepared.tokenizers.target.decode(part.target(index))
+            assert (source, target) in PAIRS
+
+
+def test_the_tokenizer_learns_nothing_from_what_is_held_out(configure: Configure) -> None:
+    """Every text has a letter of its own, so those that are held out must be unknown."""
+    letters = [chr(0x4E00 + number) for number in range(50)]
+    config = configure([(letter, f"sentence {number}") for number, letter in enumerate(letters)], hold_out=10)
+    prepared, _ = prepared_from(config)
+    tokenizer = prepared.tokenizers.source
+    unknown = [letter for letter in letters if tokenizer.encode(letter) == [UNK_ID]]
+    assert len(unknown) == 10
+    assert [list(prepared.validation.source(index)) for index in range(10)] == [[UNK_ID]] * 10
+
+
+def test_a_second_time_nothing_is_tokenised(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = configure()
+    first, _ = prepared_from(config)
+
+    def refuse(*args: object, **options: object) -> None:
+        raise AssertionError("tokenised again")
+
+    monkeypatch.setattr("clearhead.data.corpus.tokenise", refuse)
+    again, _ = prepared_from(config)
+    assert len(again.training) == len(first.training)
+    with pytest.raises(AssertionError, match="tokenised again"):
+        prepared_from(configure([*PAIRS, ("neu", "new")]))
+
+
+def test_given_tokenizers_are_used_as_they_are(configure: Configure) -> None:
+    config = configure()
+    mine = TokenizerPair.train(config.tokenizer, ["satz 0123456789"], ["sentence"])
+    prepared, notes = outcome(prepare(config, examine(config), mine))
+    assert prepared.tokenizers is mine
+    assert not any(note.startswith("tokenizer:") for note in notes)
+
+
+def test_pairs_too_long_for_the_model_are_counted(configure: Configure) -> None:
+    prepared, notes = prepared_from(configure([*PAIRS, ("lang " * 20, "long " * 20)], max_len=40))
+    assert "dropped 1 pairs of more than 40 tokens" in notes
+    assert len(prepared.training) + len(prepared.validation) == 50
+
+
+def test_nothing_left_to_train_on_is_an_error(configure: Configure) -> None:
+    config = configure(max_len=2)
+    with pytest.raises(DataError) as error:
+        prepared_from(config)
+    assert str(error.value) == f"{config.data.tsv}: no pair is left to train on"
+
+
+def test_nothing_left_to_validate_on_is_an_error(configure: Configure, tmp_path: Path) -> None:
+    (tmp_path / "v.tsv").write_text("ein sehr langer satz\ta very long sentence\n")
+    config = configure(max_len=15, validation_tsv=str(tmp_path / "v.tsv"))
+    with pytest.raises(DataError) as error:
+        prepared_from(config)
+    assert str(error.value) == f"{tmp_path / 'v.tsv'}: no pair is left to validate on"
+
+
+def test_validation_pairs_that_are_given_are_told_apart_and_leaks_are_noted(
+    configure: Configure, tmp_path: Path
+) -> None:
+    (tmp_path / "v.tsv").write_text("satz 3\tsentence 3\nsatz 99\tsentence 99\n")
+    prepared, notes = prepared_from(configure(validation_tsv=str(tmp_path / "v.tsv")))
+    assert sources(prepared, "validation") == {"satz 3", "satz 99"}
+    assert len(prepared.training) == 50
+    assert any("1 of 2 pairs" in note and "also occur in training" in note for note in notes)
+
+
+def test_a_cache_that_cannot_be_written_is_an_error_of_the_disk(
+    configure: Configure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("in the way")
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "file"))
+    with pytest.raises(StorageError, match="CLEARHEAD_CACHE"):
+        prepared_from(configure())
+
+
+def test_the_same_seed_holds_out_the_same_pairs(configure: Configure) -> None:
+    config = configure()
+    assert (examine(config).held_out == examine(config).held_out).all()
+    other = config.model_copy(update={"train": config.train.model_copy(update={"seed": 2})})
+    assert (examine(config).held_out != examine(other).held_out).any()
