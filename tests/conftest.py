@@ -15,7 +15,7 @@ from jaxtyping import install_import_hook
 if TYPE_CHECKING:
     from clearhead.run.settings import RunConfig
 
-CHECKED = ["clearhead.nn", "clearhead.primer", "clearhead.models", "clearhead.train.losses", "clearhead.generate"]
+CHECKED = ["clearhead.nn", "clearhead.primer", "clearhead.models", "clearhead.training.losses", "clearhead.generate"]
 # Shapes in signatures are executed: from here on these packages are imported with every tensor's axes checked.
 install_import_hook(CHECKED, "beartype.beartype")
 

@@ -41,8 +41,8 @@ from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.storage import SUMS, write_sums
 from clearhead.text.kinds import TokenizerConfig
 from clearhead.text.tokenizer import TokenizerPair
-from clearhead.train.loop import TrainingState
-from clearhead.train.optimizers import OPTIMIZERS, Optimizer, state_tensors
+from clearhead.training.loop import TrainingState
+from clearhead.training.optimizers import OPTIMIZERS, Optimizer, state_tensors
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 

@@ -17,7 +17,7 @@ from clearhead.version import VERSION as __version__
 if TYPE_CHECKING:
     from clearhead.run.settings import RunConfig
     from clearhead.run.using import LoadedTranslator
-    from clearhead.train.events import Event
+    from clearhead.training.events import Event
 
 __all__ = ["__version__", "load", "train"]
 

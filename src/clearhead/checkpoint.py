@@ -39,8 +39,8 @@ from clearhead.storage import (
     write_sums,
 )
 from clearhead.text.tokenizer import TokenizerPair
-from clearhead.train.loop import TrainingState
-from clearhead.train.optimizers import Optimizer, restore_tensors, state_tensors
+from clearhead.training.loop import TrainingState
+from clearhead.training.optimizers import Optimizer, restore_tensors, state_tensors
 
 FORMAT_VERSION = 1
 RANDOM_STATE = "random_state"

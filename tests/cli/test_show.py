@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from clearhead.cli import show
-from clearhead.train.events import Event, Finished, Noted, Progress, Sample, Saved, Started, Validated
+from clearhead.training.events import Event, Finished, Noted, Progress, Sample, Saved, Started, Validated
 
 EVENTS: tuple[Event, ...] = (
     Noted("[bold]not markup[/bold] :smile:"),

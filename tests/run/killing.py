@@ -24,8 +24,8 @@ import torch
 from clearhead.checkpoint import all_steps, is_whole, load_model
 from clearhead.run.settings import RunConfig, resolve
 from clearhead.run.training import resume, train
-from clearhead.train import logbook
-from clearhead.train.events import Event, Started
+from clearhead.training import logbook
+from clearhead.training.events import Event, Started
 
 SAVE_EVERY, STEPS = 2, 300
 TREE: dict[str, Any] = {

@@ -12,7 +12,7 @@ from clearhead.checkpoint import all_steps, best_first, load_model, model_tensor
 from clearhead.errors import DataError, MissingInputError, StorageError, UsageError, WouldOverwriteError
 from clearhead.run.averaging import average_run
 from clearhead.run.using import load
-from clearhead.train.averaging import average
+from clearhead.training.averaging import average
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 

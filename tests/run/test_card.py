@@ -10,7 +10,7 @@ import pytest
 from clearhead.models.translator import Translator
 from clearhead.run.card import model_card
 from clearhead.run.settings import RunConfig, resolve
-from clearhead.train.events import Finished
+from clearhead.training.events import Finished
 from clearhead.version import VERSION
 
 SHAPE = {"source_vocab_size": 1200, "target_vocab_size": 1100, "dim": 8, "ff_dim": 8, "num_heads": 2}

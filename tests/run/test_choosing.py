@@ -16,8 +16,8 @@ from clearhead.run import choosing
 from clearhead.run.choosing import choose_config, free_memory
 from clearhead.run.settings import RunConfig
 from clearhead.run.training import rehearse
-from clearhead.train.events import Noted
-from clearhead.train.sizing import TIERS, choose_sizes
+from clearhead.training.events import Noted
+from clearhead.training.sizing import TIERS, choose_sizes
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 

@@ -13,7 +13,7 @@ from clearhead.run.preparing import Prepared, examine, prepare
 from clearhead.run.settings import RunConfig, resolve
 from clearhead.text.specials import UNK_ID
 from clearhead.text.tokenizer import TokenizerPair
-from clearhead.train.events import Noted
+from clearhead.training.events import Noted
 
 PAIRS = [(f"satz {number}", f"sentence {number}") for number in range(50)]
 Configure = Callable[..., RunConfig]

@@ -25,10 +25,10 @@ from clearhead.errors import (
 from clearhead.run.settings import RunConfig
 from clearhead.run.training import resume, train
 from clearhead.storage import SUMS
-from clearhead.train.events import Event, Finished, Noted, Progress, Started, Validated
-from clearhead.train.logbook import read_metrics
-from clearhead.train.optimizers import OPTIMIZERS
-from clearhead.train.schedules import SCHEDULES
+from clearhead.training.events import Event, Finished, Noted, Progress, Started, Validated
+from clearhead.training.logbook import read_metrics
+from clearhead.training.optimizers import OPTIMIZERS
+from clearhead.training.schedules import SCHEDULES
 
 Configure = Callable[..., RunConfig]
 pytestmark = pytest.mark.usefixtures("unchecked", "brief")

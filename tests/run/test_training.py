@@ -22,12 +22,12 @@ from clearhead.run.settings import RunConfig, read_config
 from clearhead.run.training import Assembled, assemble, resume, train
 from clearhead.run.using import load
 from clearhead.storage import SUMS, write_sums
-from clearhead.train import logbook
-from clearhead.train.averaging import average
-from clearhead.train.estimate import seconds_per_step
-from clearhead.train.events import Event, Finished, Noted, Progress, Saved, Validated
-from clearhead.train.logbook import read_metrics
-from clearhead.train.schedules import SCHEDULES
+from clearhead.training import logbook
+from clearhead.training.averaging import average
+from clearhead.training.estimate import seconds_per_step
+from clearhead.training.events import Event, Finished, Noted, Progress, Saved, Validated
+from clearhead.training.logbook import read_metrics
+from clearhead.training.schedules import SCHEDULES
 
 Configure = Callable[..., RunConfig]
 pytestmark = pytest.mark.usefixtures("unchecked")

@@ -21,7 +21,7 @@ from clearhead.run.settings import resolve
 from clearhead.run.using import LoadedTranslator, Translation, load, pick_device
 from clearhead.storage import SUMS, write_sums
 from clearhead.text.specials import EOS_ID
-from clearhead.train.events import Event, Finished, Noted
+from clearhead.training.events import Event, Finished, Noted
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -275,8 +275,6 @@ def test_generation_settings_that_make_no_sense_are_refused(trained: Path, tmp_p
         clearhead.load(tmp_path / "model")
 
 
-hidden = pytest.mark.xfail(strict=True, reason="the package clearhead.train, once loaded, hides the function")
-
 TREE: dict[str, Any] = {
     "data": {"kind": "numbers", "largest": 200, "train_size": 30, "validation_size": 4},
     "tokenizer": {"kind": "char"},
@@ -292,7 +290,6 @@ def end_of(events: Iterator[Event]) -> Finished:
     return last
 
 
-@hidden
 @pytest.mark.usefixtures("brief")
 def test_training_takes_a_tree_a_record_or_a_file(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(to_toml(resolve({**TREE, "out": "runs/from-file"})))
@@ -304,7 +301,6 @@ def test_training_takes_a_tree_a_record_or_a_file(tmp_path: Path) -> None:
     assert end_of(clearhead.train("mine.toml")).model_dir == Path("runs/from-file/model")
 
 
-@hidden
 def test_training_takes_the_name_of_a_recipe(tmp_path: Path) -> None:
     events = clearhead.train("numbers", out=tmp_path / "run")
     first = next(events)
@@ -312,20 +308,17 @@ def test_training_takes_the_name_of_a_recipe(tmp_path: Path) -> None:
     assert "number words de → en" in first.message
 
 
-@hidden
 def test_nothing_happens_before_the_events_are_read(tmp_path: Path) -> None:
     clearhead.train(TREE, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-@hidden
 def test_a_recipe_that_does_not_exist_is_met_with_the_nearest() -> None:
     with pytest.raises(MissingInputError) as error:
         clearhead.train("nubmers")
     assert str(error.value) == "there is no recipe or config file 'nubmers', did you mean 'numbers'?"
 
 
-@hidden
 def test_a_tree_that_makes_no_sense_is_refused_with_all_its_mistakes() -> None:
     with pytest.raises(ConfigError) as error:
         clearhead.train({**TREE, "model": {"dimm": 8, "dropout": 2.0}})

@@ -104,7 +104,7 @@ def count_parameters(weights: Path) -> int:
 
 
 def _readable(name: str, value: Any) -> str:
-    from clearhead.train.logbook import clock
+    from clearhead.training.logbook import clock
 
     forms: dict[str, Callable[[Any], str]] = {
         "weights_bytes": lambda size: f"{size:,}",

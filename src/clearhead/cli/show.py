@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from clearhead.train.events import Event
+    from clearhead.training.events import Event
 
 BAR_WIDTH = 24
 LEAST_BAR_WIDTH = 8
@@ -82,9 +82,9 @@ def training(events: Iterable[Event]) -> Iterator[Event]:
 def _with_bar(events: Iterable[Event], screen: Console) -> Iterator[Event]:
     from rich.progress import BarColumn, Progress, TextColumn
 
-    from clearhead.train.events import Progress as StepProgress
-    from clearhead.train.events import Started
-    from clearhead.train.logbook import sentence
+    from clearhead.training.events import Progress as StepProgress
+    from clearhead.training.events import Started
+    from clearhead.training.logbook import sentence
 
     width = min(BAR_WIDTH, max(LEAST_BAR_WIDTH, screen.width - 90))
     columns = (BarColumn(bar_width=width), TextColumn("{task.description}", markup=False))
@@ -116,8 +116,8 @@ def fitted(line: str, room: int) -> str:
 
 
 def _lines(event: Event) -> list[str]:
-    from clearhead.train.events import Saved, Validated
-    from clearhead.train.logbook import sentence
+    from clearhead.training.events import Saved, Validated
+    from clearhead.training.logbook import sentence
 
     if isinstance(event, Saved):
         return []

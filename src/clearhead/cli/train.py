@@ -22,8 +22,8 @@ from clearhead.errors import INTERRUPTED, TERMINATED, MissingInputError, UsageEr
 if TYPE_CHECKING:
     from clearhead.run.preparing import Examined
     from clearhead.run.settings import RunConfig
-    from clearhead.train.events import Event
-    from clearhead.train.sizing import Choice
+    from clearhead.training.events import Event
+    from clearhead.training.sizing import Choice
 
 KINDS = ("translator",)
 DEFAULT_OUT = Path("runs/translator")
@@ -225,7 +225,7 @@ def _list_settings(request: Request) -> None:
     from clearhead.config import describe
     from clearhead.data.sources import DataConfig
     from clearhead.run.settings import RunConfig
-    from clearhead.train.settings import TrainConfig
+    from clearhead.training.settings import TrainConfig
 
     if request.what is None or request.what in KINDS:
         config = RunConfig.model_construct(data=DataConfig(), train=TrainConfig.model_construct())
@@ -240,7 +240,7 @@ def _list_settings(request: Request) -> None:
 
 def _follow(events: Iterator[Event], stop: Stop) -> int:
     """Show a run to its end and say what to do next."""
-    from clearhead.train.events import Finished, Started
+    from clearhead.training.events import Finished, Started
 
     nothing_left, finished = False, None
     for event in show.training(events):

@@ -7,7 +7,7 @@ from pathlib import Path
 from clearhead.checkpoint import all_steps, best_first, load_model, read_tensors, restore_model, save_model
 from clearhead.errors import DataError, UsageError, WouldOverwriteError
 from clearhead.storage import verify
-from clearhead.train.averaging import average
+from clearhead.training.averaging import average
 
 
 def average_run(run: Path, out: Path, *, last: int | None = None, best: int | None = None) -> list[str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from clearhead.models.translator import Translator
 from clearhead.run.settings import RunConfig
-from clearhead.train.events import Finished
-from clearhead.train.logbook import clock
+from clearhead.training.events import Finished
+from clearhead.training.logbook import clock
 from clearhead.version import VERSION
 
 

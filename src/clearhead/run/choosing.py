@@ -10,7 +10,7 @@ from clearhead.config import override
 from clearhead.data.sources import DataConfig
 from clearhead.run.preparing import Examined, examine
 from clearhead.run.settings import RunConfig, from_environment, resolve
-from clearhead.train.sizing import Choice, choose_sizes
+from clearhead.training.sizing import Choice, choose_sizes
 
 
 def choose_config(

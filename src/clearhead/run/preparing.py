@@ -14,7 +14,7 @@ from clearhead.data.sources import PairSource, open_source
 from clearhead.errors import DataError
 from clearhead.run.settings import RunConfig
 from clearhead.text.tokenizer import TokenizerPair
-from clearhead.train.events import Noted
+from clearhead.training.events import Noted
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from clearhead.errors import MissingInputError, did_you_mean
 from clearhead.generate.settings import GenerationConfig
 from clearhead.models.translator import TranslatorConfig
 from clearhead.text.kinds import TokenizerConfig
-from clearhead.train.settings import TrainConfig
+from clearhead.training.settings import TrainConfig
 
 
 class RunConfig(Record):

@@ -34,14 +34,14 @@ from clearhead.run.using import LoadedTranslator, pick_device
 from clearhead.storage import DRAFT, storage_error, write_text
 from clearhead.text.specials import PAD_ID
 from clearhead.text.tokenizer import TokenizerPair
-from clearhead.train.averaging import average
-from clearhead.train.estimate import estimate
-from clearhead.train.events import Event, Finished, Noted, Sample
-from clearhead.train.logbook import Logbook
-from clearhead.train.loop import Loop, TrainingState
-from clearhead.train.losses import LOSSES
-from clearhead.train.objectives import OBJECTIVES
-from clearhead.train.optimizers import OPTIMIZERS
+from clearhead.training.averaging import average
+from clearhead.training.estimate import estimate
+from clearhead.training.events import Event, Finished, Noted, Sample
+from clearhead.training.logbook import Logbook
+from clearhead.training.loop import Loop, TrainingState
+from clearhead.training.losses import LOSSES
+from clearhead.training.objectives import OBJECTIVES
+from clearhead.training.optimizers import OPTIMIZERS
 
 SHOWN = 3
 """How many validation examples a person is shown."""

@@ -14,10 +14,10 @@ from clearhead.errors import DivergedError
 from clearhead.run.preparing import examine, prepare
 from clearhead.run.settings import RunConfig
 from clearhead.run.training import Assembled, assemble, train
-from clearhead.train.events import Finished, Progress, Saved, Started, Validated
-from clearhead.train.loop import TrainingState
-from clearhead.train.optimizers import OPTIMIZERS
-from clearhead.train.precision import PRECISIONS
+from clearhead.training.events import Finished, Progress, Saved, Started, Validated
+from clearhead.training.loop import TrainingState
+from clearhead.training.optimizers import OPTIMIZERS
+from clearhead.training.precision import PRECISIONS
 
 Configure = Callable[..., RunConfig]
 

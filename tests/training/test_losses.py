@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.nn.embedding import OutputLayer
-from clearhead.train.losses import LOSSES
+from clearhead.training.losses import LOSSES
 
 PAD = 2
 

@@ -7,10 +7,10 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from clearhead.config import Record, one_of
-from clearhead.train.losses import LOSSES
-from clearhead.train.optimizers import OPTIMIZERS
-from clearhead.train.precision import PRECISIONS
-from clearhead.train.schedules import SCHEDULES
+from clearhead.training.losses import LOSSES
+from clearhead.training.optimizers import OPTIMIZERS
+from clearhead.training.precision import PRECISIONS
+from clearhead.training.schedules import SCHEDULES
 
 
 class TrainConfig(Record):

@@ -9,8 +9,8 @@ from pathlib import Path
 import matplotlib.image
 import pytest
 
-from clearhead.train.events import Event, Finished, Noted, Progress, Sample, Saved, Started, Validated
-from clearhead.train.logbook import Logbook, clock, read_metrics, sentence, short
+from clearhead.training.events import Event, Finished, Noted, Progress, Sample, Saved, Started, Validated
+from clearhead.training.logbook import Logbook, clock, read_metrics, sentence, short
 
 
 def progress(step: int, loss: float = 2.0) -> Progress:

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from clearhead.train.events import Event, Finished, Noted, Progress, Saved, Started, Validated
+from clearhead.training.events import Event, Finished, Noted, Progress, Saved, Started, Validated
 
 
 class Logbook:

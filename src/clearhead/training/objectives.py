@@ -13,7 +13,7 @@ from torch import nn
 from clearhead.data.batches import PairBatch
 from clearhead.models.translator import Translator
 from clearhead.nn.masks import real_tokens
-from clearhead.train.losses import Loss, LossSum
+from clearhead.training.losses import Loss, LossSum
 
 Objective = Callable[[nn.Module, PairBatch, Loss], LossSum]
 

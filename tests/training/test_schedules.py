@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from clearhead.train.schedules import SCHEDULES, Course
+from clearhead.training.schedules import SCHEDULES, Course
 
 COURSE = Course(lr=0.01, warmup=10, total_steps=100, dim=64)
 

@@ -11,12 +11,12 @@ import torch
 
 from clearhead.data.batches import Cursor
 from clearhead.models.translator import Translator
-from clearhead.train.events import Noted
-from clearhead.train.logbook import clock
-from clearhead.train.loop import Loop
-from clearhead.train.optimizers import OPTIMIZERS
-from clearhead.train.precision import is_slow
-from clearhead.train.sizing import training_memory
+from clearhead.training.events import Noted
+from clearhead.training.logbook import clock
+from clearhead.training.loop import Loop
+from clearhead.training.optimizers import OPTIMIZERS
+from clearhead.training.precision import is_slow
+from clearhead.training.sizing import training_memory
 
 
 def estimate(loop: Loop) -> Iterator[Noted]:

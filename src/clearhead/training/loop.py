@@ -14,13 +14,13 @@ from torch import nn
 
 from clearhead.data.batches import Batches, Cursor, PairBatch
 from clearhead.errors import DivergedError
-from clearhead.train.events import Event, Finished, Progress, Sample, Saved, Started, Validated
-from clearhead.train.losses import Loss
-from clearhead.train.objectives import Objective
-from clearhead.train.optimizers import Optimizer
-from clearhead.train.precision import computing_in
-from clearhead.train.schedules import SCHEDULES, Course
-from clearhead.train.settings import TrainConfig
+from clearhead.training.events import Event, Finished, Progress, Sample, Saved, Started, Validated
+from clearhead.training.losses import Loss
+from clearhead.training.objectives import Objective
+from clearhead.training.optimizers import Optimizer
+from clearhead.training.precision import computing_in
+from clearhead.training.schedules import SCHEDULES, Course
+from clearhead.training.settings import TrainConfig
 
 
 @dataclass(frozen=True)
