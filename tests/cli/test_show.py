@@ -92,3 +92,23 @@ def test_tables_show_cells_as_text(capsys: pytest.CaptureFixture[str]) -> None:
         ["[red]x[/]", "1"],
         ["二十三", "None"],
     ]
+
+
+def test_the_program_is_named_as_it_can_be_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "")
+    for started, named in ((".venv/bin/clearhead", ".venv/bin/clearhead"), ("/else/where/clearhead",) * 2):
+        monkeypatch.setattr("sys.argv", [started])
+        assert show.program() == named
+    monkeypatch.setattr("sys.argv", [str(tmp_path / ".venv/bin/clearhead")])
+    assert show.program() == ".venv/bin/clearhead"
+    monkeypatch.setattr("sys.argv", ["pytest"])
+    assert show.program() == "clearhead"
+
+
+def test_a_program_on_the_search_path_goes_by_its_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "clearhead").write_text("", encoding="utf-8")
+    (tmp_path / "clearhead").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.argv", [str(tmp_path / "clearhead")])
+    assert show.program() == "clearhead"

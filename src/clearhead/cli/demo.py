@@ -57,8 +57,9 @@ def demo(*, out: Path = Path("demo"), quick: Switch = False) -> int:
     picture = out / "attention.png"
     said = look_inside(translator, spelled(PICTURED), picture)
     show.note(f"What its heads look at while {spelled(PICTURED)} becomes {said}: open {picture}")
-    show.note(f'\nYour turn:  clearhead translate --model {shlex.quote(str(run))} "{spelled(42)}"')
-    show.note("            clearhead train translator --source your.de --target your.en --out runs/mine")
+    again = show.program()
+    show.note(f'\nYour turn:  {again} translate --model {shlex.quote(str(run))} "{spelled(42)}"')
+    show.note(f"            {again} train translator --source your.de --target your.en --out runs/mine")
     return 0
 
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -38,6 +41,15 @@ def fail(message: str) -> None:
     """One line that says what went wrong."""
     line = printable(" ".join(message.split()))
     sys.stderr.write(f"clearhead: {line}\n")
+
+
+def program() -> str:
+    """How the user would start this program again from here: by name, or by path where it is not on the search path."""
+    started = Path(sys.argv[0])
+    if started.name != "clearhead" or shutil.which("clearhead"):
+        return "clearhead"
+    here = Path.cwd()
+    return shlex.quote(str(started.relative_to(here) if started.is_relative_to(here) else started))
 
 
 def note(message: str) -> None:

@@ -252,11 +252,11 @@ def _follow(events: Iterator[Event], stop: Stop) -> int:
         return 0
     run = shlex.quote(str(finished.model_dir.parent))
     if finished.reason == "interrupted":
-        show.note(f"saved; go on with: clearhead train {run} --resume")
+        show.note(f"saved; go on with: {show.program()} train {run} --resume")
         return stop.exit_code
     if nothing_left:
         show.note("there was nothing left to do: to train longer, raise train.steps or train.epochs with --set")
-    show.note(f'the model is in {finished.model_dir}; try it: clearhead translate --model {run} "…"')
+    show.note(f'the model is in {finished.model_dir}; try it: {show.program()} translate --model {run} "…"')
     return 0
 
 

@@ -163,7 +163,8 @@ class Loop:
 
     def _validate(self, state: TrainingState) -> tuple[TrainingState, Validated]:
         loss, nll = self.measure()
-        better = state.best_loss is None or loss < state.best_loss
+        # A loss that is not a number is never better, not even than none.
+        better = math.isfinite(loss) and (state.best_loss is None or loss < state.best_loss)
         state = replace(
             state,
             best_loss=loss if better else state.best_loss,
