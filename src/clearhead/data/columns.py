@@ -43,12 +43,12 @@ class ColumnWriter:
         self._directory = directory
         self._dtypes = dict(dtypes)
         self._sums = {name: hashlib.sha256() for name in dtypes}
-        self._workplace = directory.with_name(f"{directory.name}.tmp-{os.getpid()}-{os.urandom(4).hex()}")
+        self._draft = directory.with_name(f"{directory.name}.tmp-{os.getpid()}-{os.urandom(4).hex()}")
         with _storage_errors(directory):
             directory.parent.mkdir(parents=True, exist_ok=True)
             _remove_abandoned(directory)
-            self._workplace.mkdir()
-            self._files = {name: _path(self._workplace, name).open("wb") for name in dtypes}
+            self._draft.mkdir()
+            self._files = {name: _path(self._draft, name).open("wb") for name in dtypes}
 
     def __enter__(self) -> ColumnWriter:
         return self
@@ -59,7 +59,7 @@ class ColumnWriter:
         for file in self._files.values():
             with contextlib.suppress(OSError):
                 file.close()
-        shutil.rmtree(self._workplace, ignore_errors=True)
+        shutil.rmtree(self._draft, ignore_errors=True)
 
     def append(self, name: str, numbers: Iterable[int]) -> None:
         """Make one column longer."""
@@ -76,12 +76,12 @@ class ColumnWriter:
         with _storage_errors(self._directory):
             columns = {name: self._finish_column(name) for name in self._dtypes}
             meta = {"format_version": FORMAT_VERSION, "facts": dict(facts), "columns": columns}
-            with (self._workplace / META).open("wb") as file:
+            with (self._draft / META).open("wb") as file:
                 file.write(json.dumps(meta, indent=2).encode())
                 file.flush()
                 os.fsync(file.fileno())
-            sync(self._workplace)
-            _install(self._workplace, self._directory)
+            sync(self._draft)
+            _install(self._draft, self._directory)
 
     def _finish_column(self, name: str) -> dict[str, Any]:
         with self._files[name] as file:
@@ -147,9 +147,9 @@ def _remove_abandoned(directory: Path) -> None:
                     shutil.rmtree(path)
 
 
-def _install(workplace: Path, directory: Path) -> None:
+def _install(draft: Path, directory: Path) -> None:
     try:
-        workplace.rename(directory)
+        draft.rename(directory)
     except OSError:
         if not directory.exists():
             raise
@@ -157,7 +157,7 @@ def _install(workplace: Path, directory: Path) -> None:
             _checked_meta(directory)
             return
         shutil.rmtree(directory)
-        workplace.rename(directory)
+        draft.rename(directory)
     sync(directory.parent)
 
 

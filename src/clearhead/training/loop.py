@@ -49,6 +49,7 @@ class StepResult:
     nll: float
     tokens: int
     grad_norm: float
+    seconds: float
     cursor: Cursor
 
 
@@ -76,7 +77,6 @@ class Loop:
         began, resumed_at, spent_before = time.perf_counter(), state.step, state.seconds
         stream = self.batches.stream(state.cursor)
         window: list[StepResult] = []
-        window_began = began
         saved_step, reason = state.step, "done"
         while state.step < total:
             # Asked before each step and not after validations only: a run that had ended so, resumed, has still ended.
@@ -90,14 +90,13 @@ class Loop:
             state = replace(state, step=step, cursor=result.cursor, seconds=spent_before + now - began)
             if step % config.log_every == 0 or step == total:
                 pace = (now - began) / (step - resumed_at)
-                yield self._progress(window, state, total, now - window_began, pace)
-                window, window_began = [], now
+                yield self._progress(window, state, total, pace)
+                window = []
             if step % config.validate_every == 0 or step == total:
                 state, validated = self._validate(state)
                 yield validated
                 yield self._save(state, validated.loss)
                 saved_step = step
-                window_began = time.perf_counter()
             elif config.save_every is not None and step % config.save_every == 0:
                 yield self._save(state, None)
                 saved_step = step
@@ -109,6 +108,7 @@ class Loop:
         yield Finished(state.step, reason, state.seconds, state.best_step, state.best_loss)
 
     def step(self, stream: Iterator[tuple[Cursor, PairBatch]], step: int, total: int) -> StepResult:
+        began = time.perf_counter()
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         pulled = [next(stream) for _ in range(self.config.accumulate)]
@@ -127,7 +127,7 @@ class Loop:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
-        return StepResult(loss, nll, tokens, grad_norm, pulled[-1][0])
+        return StepResult(loss, nll, tokens, grad_norm, time.perf_counter() - began, pulled[-1][0])
 
     def _clip(self, step: int, pulled: list[PairBatch]) -> float:
         parameters = [p for p in self.model.parameters() if p.grad is not None]
@@ -176,9 +176,7 @@ class Loop:
     def _save(self, state: TrainingState, validation_loss: float | None) -> Saved:
         return Saved(state.step, self.keeper.save(state, validation_loss))
 
-    def _progress(
-        self, window: list[StepResult], state: TrainingState, total: int, seconds: float, pace: float
-    ) -> Progress:
+    def _progress(self, window: list[StepResult], state: TrainingState, total: int, pace: float) -> Progress:
         tokens = sum(result.tokens for result in window)
         return Progress(
             step=state.step,
@@ -188,7 +186,7 @@ class Loop:
             perplexity=perplexity(sum(result.nll for result in window) / tokens),
             lr=SCHEDULES[self.config.schedule](state.step, self._course(total)),
             grad_norm=sum(result.grad_norm for result in window) / len(window),
-            tokens_per_second=tokens / max(seconds, 1e-9),
+            tokens_per_second=tokens / max(sum(result.seconds for result in window), 1e-9),
             seconds_left=pace * (total - state.step),
         )
 
