@@ -108,6 +108,7 @@ class Loop:
         yield Finished(state.step, reason, state.seconds, state.best_step, state.best_loss)
 
     def step(self, stream: Iterator[tuple[Cursor, PairBatch]], step: int, total: int) -> StepResult:
+        """Take one optimizer step over the next `accumulate` batches."""
         began = time.perf_counter()
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
