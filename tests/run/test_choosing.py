@@ -114,13 +114,26 @@ def test_every_size_makes_a_config_that_holds(pairs: int, two_files: NewFiles, m
     assert config.train.warmup > 0
 
 
-def test_less_memory_gives_smaller_batches(two_files: NewFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = two_files()
-    budgets = []
-    for memory in (64 * GIB, GIB // 4, 1):
-        monkeypatch.setattr(choosing, "free_memory", lambda memory=memory: memory)
-        budgets.append(choose_config(data, "runs/mine")[0].batches.max_tokens)
+def budget(pairs: int, memory: int) -> int:
+    return next(c.value for c in choose_sizes(pairs, longest=100, memory=memory) if c.key == "batches.max_tokens")
+
+
+def test_less_memory_gives_smaller_batches() -> None:
+    budgets = [budget(50_000, memory) for memory in (64 * GIB, 3 * GIB // 2, 1)]
     assert budgets[0] > budgets[1] > budgets[2] >= 1024
+
+
+def test_less_data_gives_smaller_batches_so_that_there_are_steps_enough() -> None:
+    budgets = [budget(pairs, 64 * GIB) for pairs in (50_000, 5_000, 500)]
+    assert budgets[0] > budgets[1] > budgets[2] >= 1024
+
+
+def test_the_memory_that_is_free_is_what_counts(two_files: NewFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(choosing, "free_memory", lambda: 12_345)
+    monkeypatch.setattr(choosing, "choose_sizes", lambda *amounts: seen.append(amounts[2]) or choose_sizes(*amounts))
+    choose_config(two_files(), "runs/mine")
+    assert seen == [12_345]
 
 
 def test_long_texts_get_a_longer_model(two_files: NewFiles) -> None:

@@ -39,12 +39,17 @@ TIERS = (
 )
 
 
+BUDGETS = (4096, 2048, 1024)
+ENOUGH_BATCHES = 40
+"""Steps in one pass over the data below which smaller batches learn more from it."""
+
+
 def choose_sizes(pairs: int, longest: int, memory: int) -> list[Choice]:
     """Settings for a translator from the pairs, the longest side in characters, and the free memory in bytes."""
     tier = next(tier for tier in TIERS if pairs <= tier.pairs)
     size = f"{pairs:,} pairs"
-    max_tokens = next(budget for budget in (8192, 4096, 2048, 1024) if fits(tier, budget, memory) or budget == 1024)
-    steps = max(1, round(pairs * 20 / max_tokens))
+    max_tokens = next(budget for budget in BUDGETS if budget == BUDGETS[-1] or suits(budget, tier, pairs, memory))
+    steps = batches_per_pass(pairs, max_tokens)
     return [
         Choice("tokenizer.kind", "bpe", "loses nothing, and needs no rules for any language"),
         Choice("tokenizer.vocab_size", tier.vocab_size, f"{size}: more entries would be seen too rarely to be learned"),
@@ -56,12 +61,22 @@ def choose_sizes(pairs: int, longest: int, memory: int) -> list[Choice]:
         Choice("model.dropout", tier.dropout, "the less data, the more is dropped"),
         Choice("model.tie", "all", "both sides share one vocabulary"),
         Choice("model.max_len", 256 if longest <= 600 else 512, f"the longest side has {longest:,} characters"),
-        Choice("batches.max_tokens", max_tokens, f"{memory / 2**30:.1f} GiB of memory are free"),
+        Choice("batches.max_tokens", max_tokens, f"about {steps:,} batches a pass; {memory / 2**30:.1f} GiB are free"),
         Choice("train.epochs", tier.epochs, f"about what {size} need before they are learned by heart"),
         Choice("train.lr", tier.lr, "the wider, the smaller"),
         Choice("train.warmup", min(400, 4 * steps), "a few passes over small data, 400 steps at most"),
         Choice("train.validate_every", max(50, steps), "about once per pass"),
     ]
+
+
+def batches_per_pass(pairs: int, max_tokens: int) -> int:
+    """About how many batches the data makes, at 20 tokens a sentence."""
+    return max(1, round(20 * pairs / max_tokens))
+
+
+def suits(max_tokens: int, tier: Tier, pairs: int, memory: int) -> bool:
+    """Whether batches of this size leave small data enough steps, and fit into memory."""
+    return batches_per_pass(pairs, max_tokens) >= ENOUGH_BATCHES and fits(tier, max_tokens, memory)
 
 
 def fits(tier: Tier, max_tokens: int, memory: int) -> bool:
