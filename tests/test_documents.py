@@ -24,7 +24,7 @@ def test_the_tree_names_every_module(readme: str) -> None:
     package = ROOT / "src" / "clearhead"
     obvious = {"__init__.py", "__main__.py", "version.py"}
     modules = [path for path in package.rglob("*.py") if path.name not in obvious]
-    listed = set(re.findall(r"[\w/]+\.(?:py|toml)", tree_of(readme)))
+    listed = set(re.findall(r"[\w/-]+\.(?:py|toml)", tree_of(readme)))
     assert [str(path.relative_to(package)) for path in modules if path.name not in listed] == []
     present = {path.name for path in package.rglob("*.*")}
     assert listed - present == set()
