@@ -78,7 +78,7 @@ class English:
 
 
 class German:
-    """dreiundzwanzig; eine Million zweihunderttausenddrei; einhunderteine Millionen (as in Unicode's CLDR)."""
+    """dreiundzwanzig; eine Million zweihunderttausenddrei; einhunderteine Millionen."""
 
     def spell(self, number: int) -> str:
         millions, rest = divmod(number, 1_000_000)
