@@ -5,10 +5,15 @@ A new optimizer is one function and one line in OPTIMIZERS.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
+
+from clearhead.nn.embedding import OutputLayer, TokenEmbedding
 
 Optimizer = torch.optim.Optimizer
 Betas = tuple[float, float]
@@ -30,7 +35,83 @@ def adamw(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float) ->
     return torch.optim.AdamW([group for group in groups if group["params"]], lr=0.0, betas=betas, eps=eps, fused=True)
 
 
-OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adam": adam, "adamw": adamw}
+def muon(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float) -> Optimizer:
+    """Muon for the matrices inside the layers, AdamW for embeddings, output, norms and biases."""
+    tables = {id(table.weight) for table in model.modules() if isinstance(table, TokenEmbedding | OutputLayer)}
+    trained = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in trained if p.ndim == 2 and id(p) not in tables]
+    inside = {id(p) for p in matrices}
+    others = [p for p in trained if id(p) not in inside]
+    return Muon(matrices, others, betas=betas, eps=eps, weight_decay=weight_decay)
+
+
+MOMENTUM = 0.95
+
+
+class Muon(Optimizer):
+    """Momentum whose update is made orthogonal, so that every direction of a matrix moves alike (Jordan et al. 2024).
+
+    `torch.optim.Muon` takes one matrix at a time and works in bfloat16, which many CPUs only emulate; here matrices of
+    one shape are stacked, and worked on in their own precision. The rate is scaled so that an update is as large as
+    Adam's would be: one learning rate serves both halves (Liu et al. 2025, arXiv 2502.16982).
+    """
+
+    def __init__(
+        self, matrices: Iterable[Tensor], others: Iterable[Tensor], *, betas: Betas, eps: float, weight_decay: float
+    ) -> None:
+        super().__init__([{"params": list(matrices)}], {"lr": 0.0, "weight_decay": weight_decay})
+        self._adam = torch.optim.AdamW(list(others), lr=0.0, betas=betas, eps=eps, weight_decay=0.0, fused=True)
+        # One memory and one list of groups, so that schedules and checkpoints see a single optimizer.
+        self._adam.state = self.state
+        self._matrices = self.param_groups[0]
+        self.param_groups = [self._matrices, *self._adam.param_groups]
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Move every parameter that has a gradient."""
+        assert closure is None
+        for stack in _by_shape(p for p in self._matrices["params"] if p.grad is not None):
+            self._step_together(stack)
+        self._adam.step()
+
+    def _step_together(self, matrices: list[Tensor]) -> None:
+        gradients = [p.grad for p in matrices if p.grad is not None]
+        memories = [self.state[p].setdefault("momentum", torch.zeros_like(p)) for p in matrices]
+        torch._foreach_mul_(memories, MOMENTUM)
+        torch._foreach_add_(memories, gradients)
+        ahead = torch._foreach_add(gradients, memories, alpha=MOMENTUM)
+        updates = orthogonalise(torch.stack(ahead))
+        rate = self._matrices["lr"]
+        if self._matrices["weight_decay"]:
+            torch._foreach_mul_(matrices, 1 - rate * self._matrices["weight_decay"])
+        size = 0.2 * math.sqrt(max(updates.shape[1:]))
+        torch._foreach_add_(matrices, list(updates.unbind()), alpha=-rate * size)
+
+
+def _by_shape(matrices: Iterable[Tensor]) -> list[list[Tensor]]:
+    stacks: dict[torch.Size, list[Tensor]] = {}
+    for matrix in matrices:
+        stacks.setdefault(matrix.shape, []).append(matrix)
+    return list(stacks.values())
+
+
+NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
+"""A quintic that drives singular values towards 1, steep at 0 rather than exact (Jordan et al. 2024)."""
+
+
+def orthogonalise(x: Float[Tensor, "stack rows columns"], iterations: int = 5) -> Float[Tensor, "stack rows columns"]:
+    """Bring all singular values of each matrix near 1 (between about 0.7 and 1.2), keeping its directions."""
+    a, b, c = NEWTON_SCHULZ
+    tall = x.shape[1] > x.shape[2]
+    x = x.mT if tall else x
+    x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    for _ in range(iterations):
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.mT if tall else x
+
+
+OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adam": adam, "adamw": adamw, "muon": muon}
 
 
 def state_tensors(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:

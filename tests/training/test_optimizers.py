@@ -1,0 +1,69 @@
+"""Optimizers: what orthogonalising does, and which parameters it is done to."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from clearhead.models.translator import Translator, TranslatorConfig
+from clearhead.training.optimizers import OPTIMIZERS, Muon, orthogonalise, state_tensors
+
+
+def translator() -> Translator:
+    shape = {"dim": 16, "ff_dim": 32, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    return Translator(TranslatorConfig(source_vocab_size=20, target_vocab_size=20, tie="all", **shape))
+
+
+@pytest.mark.parametrize("shape", [(3, 16, 16), (2, 16, 48), (2, 48, 16)])
+def test_orthogonalised_matrices_have_singular_values_near_one_and_the_same_directions(
+    shape: tuple[int, int, int],
+) -> None:
+    torch.manual_seed(1)
+    x = torch.randn(shape)
+    u, _, v = torch.linalg.svd(x, full_matrices=False)
+    found = u.mT @ orthogonalise(x) @ v.mT
+    values = found.diagonal(dim1=1, dim2=2)
+    assert ((values > 0.3) & (values < 1.3)).all()
+    assert torch.allclose(found, torch.diag_embed(values), atol=1e-4)
+
+
+def test_stacked_matrices_are_orthogonalised_as_each_alone() -> None:
+    x = torch.randn(4, 8, 12)
+    alone = torch.cat([orthogonalise(matrix[None]) for matrix in x])
+    assert torch.allclose(orthogonalise(x), alone, atol=1e-5)
+
+
+def test_muon_moves_matrices_inside_the_layers_and_leaves_tables_and_vectors_to_adam() -> None:
+    model = translator()
+    optimizer = OPTIMIZERS["muon"](model, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0)
+    for group in optimizer.param_groups:
+        group["lr"] = 1e-3
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    optimizer.step()
+    kinds = {name.rsplit("/", 1)[0]: name.rsplit("/", 1)[1] for name in state_tensors(optimizer, model)}
+    assert set(kinds) == {name for name, _ in model.named_parameters()}
+    for name, parameter in model.named_parameters():
+        by_muon = parameter.ndim == 2 and "embedding" not in name
+        assert (kinds[name] == "momentum") == by_muon, name
+
+
+def test_a_muon_step_is_about_as_large_as_one_of_adam() -> None:
+    """The root mean square of an update is 0.2 times the rate, whatever the shape."""
+    weights = [torch.zeros(64, 64), torch.zeros(64, 256), torch.zeros(256, 64)]
+    optimizer = Muon(weights, [torch.zeros(3)], betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0)
+    optimizer.param_groups[0]["lr"] = 0.5
+    for weight in weights:
+        weight.grad = torch.randn_like(weight)
+    optimizer.step()
+    for weight in weights:
+        assert weight.square().mean().sqrt() == pytest.approx(0.2 * 0.5, rel=0.25)
+
+
+def test_muon_pulls_matrices_towards_zero_by_its_weight_decay() -> None:
+    weight = torch.ones(8, 8)
+    weight.grad = torch.zeros_like(weight)
+    optimizer = Muon([weight], [torch.zeros(1)], betas=(0.9, 0.98), eps=1e-9, weight_decay=0.5)
+    optimizer.param_groups[0]["lr"] = 0.1
+    optimizer.step()
+    assert torch.allclose(weight, torch.full((8, 8), 0.95))
