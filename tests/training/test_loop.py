@@ -152,3 +152,15 @@ def test_validation_does_not_change_what_training_does(tiny: Configure) -> None:
         return [e.loss for e in train(tiny(out, train__validate_every=every)) if isinstance(e, Progress)]
 
     assert losses("a", 1) == losses("b", 8)
+
+
+def test_agreement_reads_a_batch_twice_while_training_and_once_while_measuring(tiny: Configure) -> None:
+    plain, twice = (assembled(tiny(model__dropout=0.3, train__agreement=weight)) for weight in (0.0, 4.0))
+    _, batch = next(plain.loop.batches.stream())
+    measured = [run.loop.objective(run.model.eval(), batch, run.loop.loss) for run in (plain, twice)]
+    torch.testing.assert_close(*(sums.total for sums in measured))
+    rows: list[int] = []
+    twice.model.encoder.register_forward_hook(lambda module, given, found: rows.append(len(found)))
+    sums = twice.loop.objective(twice.model.train(), batch, twice.loop.loss)
+    assert rows == [2 * len(batch.source)]
+    assert sums.tokens == batch.num_target_tokens

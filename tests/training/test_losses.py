@@ -122,3 +122,41 @@ def test_without_gradients_nothing_is_computed_for_them(output: OutputLayer) -> 
     with torch.no_grad():
         sums = LOSSES["cross_entropy"](0.1, PAD)(hidden, labels, output)
     assert not sums.total.requires_grad
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("rows", [1, 3, 256])
+def test_agreement_a_few_rows_at_a_time_gives_the_same_loss_and_gradients(
+    output: OutputLayer, name: str, smoothing: float, rows: int
+) -> None:
+    first, labels = some(10)
+    second = torch.randn_like(first, requires_grad=True)
+    found = []
+    for rows_at_once in (None, rows):
+        loss = LOSSES[name](smoothing, PAD, agreement=3.0, rows_at_once=rows_at_once)
+        sums = loss.of_two(first, second, labels, output)
+        found.append((sums.total, sums.nll, *torch.autograd.grad(2.5 * sums.total, [first, second, output.weight])))
+    for plain, chunked in zip(*found, strict=True):
+        torch.testing.assert_close(chunked, plain)
+
+
+def test_agreement_is_half_of_r_drops_formula(output: OutputLayer) -> None:
+    first, labels = some()
+    second, alpha = torch.randn_like(first), 5.0
+    ours = LOSSES["cross_entropy"](0.1, PAD, agreement=alpha).of_two(first, second, labels, output)
+    p, q = output(first).log_softmax(-1), output(second).log_softmax(-1)
+    cross = sum(
+        F.cross_entropy(output(hidden), labels, label_smoothing=0.1, reduction="sum") for hidden in (first, second)
+    )
+    both = F.kl_div(p, q, log_target=True, reduction="sum") + F.kl_div(q, p, log_target=True, reduction="sum")
+    torch.testing.assert_close(ours.total, (cross + alpha / 2 * both) / 2)
+
+
+def test_two_equal_passes_lose_what_one_does(output: OutputLayer) -> None:
+    hidden, labels = some()
+    loss = LOSSES["cross_entropy"](0.1, PAD, agreement=5.0)
+    one, two = loss(hidden, labels, output), loss.of_two(hidden, hidden, labels, output)
+    torch.testing.assert_close(two.total, one.total)
+    torch.testing.assert_close(two.nll, one.nll)
+    assert two.tokens == one.tokens

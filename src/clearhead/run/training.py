@@ -158,7 +158,7 @@ def assemble(config: RunConfig, prepared: Prepared, device: str, stop: Callable[
     loop = Loop(
         model=model,
         optimizer=optimizer,
-        loss=LOSSES[settings.loss](settings.smoothing, PAD_ID),
+        loss=LOSSES[settings.loss](settings.smoothing, PAD_ID, agreement=settings.agreement),
         objective=OBJECTIVES[shape.kind],
         batches=Batches(prepared.training, config.batches, settings.seed),
         config=settings,

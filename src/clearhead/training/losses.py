@@ -42,9 +42,17 @@ class SmoothLabel(NamedTuple):
 class Loss(nn.Module, ABC):
     """What all losses share: the output layer, and the divergence from a smoothed label."""
 
-    def __init__(self, smoothing: float = 0.0, pad_id: int = 2, *, rows_at_once: int | None = ROWS_AT_ONCE) -> None:
+    def __init__(
+        self,
+        smoothing: float = 0.0,
+        pad_id: int = 2,
+        *,
+        agreement: float = 0.0,
+        rows_at_once: int | None = ROWS_AT_ONCE,
+    ) -> None:
         super().__init__()
         self.smoothing, self.pad_id, self.rows_at_once = smoothing, pad_id, rows_at_once
+        self.agreement = agreement
 
     @abstractmethod
     def label(self, vocab_size: int) -> SmoothLabel:
@@ -59,6 +67,38 @@ class Loss(nn.Module, ABC):
         else:
             total, nll = divergence(output(hidden).float(), labels, label, self.pad_id)
         return LossSum(total, nll.detach(), len(labels))
+
+    def of_two(
+        self,
+        first: Float[Tensor, "tokens dim"],
+        second: Float[Tensor, "tokens dim"],
+        labels: Int[Tensor, "tokens"],
+        output: OutputLayer,
+    ) -> LossSum:
+        """Two passes over the same tokens, with different features dropped: their mean loss, and what divides them.
+
+        This is half of R-Drop's loss (Liang et al. 2021), so that it weighs as much as one pass; `agreement` is its α.
+        """
+        label = self.label(output.weight.shape[0])
+        if self.rows_at_once is not None:
+            how = label, self.pad_id, self.agreement, self.rows_at_once
+            total, nll = _ChunkedAgreement.apply(first, second, output.weight, labels, *how)
+        else:
+            total, nll = agreeing(output(first).float(), output(second).float(), labels, label, self)
+        return LossSum(total, nll.detach(), len(labels))
+
+
+def agreeing(
+    first: Float[Tensor, "tokens vocab"],
+    second: Float[Tensor, "tokens vocab"],
+    labels: Int[Tensor, "tokens"],
+    label: SmoothLabel,
+    loss: Loss,
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """The mean loss of two passes and their distance, from logits that exist all at once: the plain way."""
+    (one, one_nll), (two, two_nll) = (divergence(logits, labels, label, loss.pad_id) for logits in (first, second))
+    apart = (first.softmax(-1) - second.softmax(-1)) * (first.log_softmax(-1) - second.log_softmax(-1))
+    return (one + two) / 2 + loss.agreement / 4 * apart.sum(), (one_nll + two_nll) / 2
 
 
 def divergence(
@@ -92,9 +132,7 @@ class _ChunkedDivergence(torch.autograd.Function):
         pad_id: int,
         rows_at_once: int,
     ) -> tuple[Tensor, Tensor]:
-        # Under autocast the products run in the narrow format, as the output layer's own would.
-        dtype = torch.get_autocast_dtype(hidden.device.type) if torch.is_autocast_enabled(hidden.device.type) else None
-        narrow_hidden, narrow_weight = (hidden.to(dtype), weight.to(dtype)) if dtype else (hidden, weight)
+        narrow_hidden, narrow_weight = _narrow(hidden, weight)
         hidden_grad = torch.empty_like(narrow_hidden)
         weight_grad = torch.zeros_like(weight)
         total, nll_sum = hidden.new_zeros((), dtype=torch.float), hidden.new_zeros((), dtype=torch.float)
@@ -106,11 +144,7 @@ class _ChunkedDivergence(torch.autograd.Function):
                 loss, nll = divergence(logits, right[:, 0], label, pad_id)
                 total += loss
                 nll_sum += nll
-                by_logits = torch.softmax(logits, -1, out=logits)
-                if label.others:
-                    by_logits -= label.others
-                    by_logits[:, pad_id] -= label.padding - label.others
-                by_logits.scatter_add_(1, right, by_logits.new_full(right.shape, label.others - label.right))
+                by_logits = _less_label(torch.softmax(logits, -1, out=logits), right, label, pad_id)
                 by_logits = by_logits.to(narrow_weight.dtype)
                 hidden_grad[rows] = by_logits @ narrow_weight
                 weight_grad += (by_logits.t() @ chunk).to(weight_grad.dtype)
@@ -122,6 +156,78 @@ class _ChunkedDivergence(torch.autograd.Function):
     def backward(context: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         hidden_grad, weight_grad = context.saved_tensors
         return hidden_grad * grads[0].to(hidden_grad.dtype), weight_grad * grads[0], None, None, None, None
+
+
+class _ChunkedAgreement(torch.autograd.Function):
+    """`agreeing`, a few rows of both passes at a time.
+
+    With d = log p − log q, the gradient of Σ(p − q)·d by the logits of p is p·(d − Σp·d) + p − q.
+    """
+
+    @staticmethod
+    def forward(
+        context: Any,
+        first: Tensor,
+        second: Tensor,
+        weight: Tensor,
+        labels: Tensor,
+        label: SmoothLabel,
+        pad_id: int,
+        agreement: float,
+        rows_at_once: int,
+    ) -> tuple[Tensor, Tensor]:
+        passes = torch.stack([first, second])
+        narrow_passes, narrow_weight = _narrow(passes, weight)
+        grads = torch.empty_like(narrow_passes)
+        weight_grad = torch.zeros_like(weight)
+        total, nll_sum = first.new_zeros((), dtype=torch.float), first.new_zeros((), dtype=torch.float)
+        with torch.autocast(first.device.type, enabled=False):
+            for start in range(0, len(labels), rows_at_once):
+                rows = slice(start, start + rows_at_once)
+                chunk, right = narrow_passes[:, rows], labels[rows, None]
+                logs = (chunk @ narrow_weight.t()).float().log_softmax(-1)
+                for log_probs in logs:
+                    loss, nll = divergence(log_probs, right[:, 0], label, pad_id)
+                    total += loss / 2
+                    nll_sum += nll / 2
+                apart = logs[0] - logs[1]
+                probs = logs.exp_()
+                between = probs[0] - probs[1]
+                total += agreement / 4 * torch.dot(between.flatten(), apart.flatten())
+                by_logits = torch.empty_like(probs)
+                for side, sign in ((0, 1.0), (1, -1.0)):
+                    mine = probs[side]
+                    lean = (mine * apart).sum(-1, keepdim=True)
+                    pull = torch.addcmul(between, mine, apart - lean).mul_(sign * agreement / 4)
+                    torch.add(pull, _less_label(mine, right, label, pad_id), alpha=0.5, out=by_logits[side])
+                narrow = by_logits.to(narrow_weight.dtype)
+                grads[:, rows] = narrow @ narrow_weight
+                weight_grad += (narrow.flatten(0, 1).t() @ chunk.flatten(0, 1)).to(weight_grad.dtype)
+        context.save_for_backward(grads.to(first.dtype), weight_grad)
+        context.mark_non_differentiable(nll_sum)
+        return total, nll_sum
+
+    @staticmethod
+    def backward(context: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        hidden_grads, weight_grad = context.saved_tensors
+        first, second = hidden_grads * grads[0].to(hidden_grads.dtype)
+        return first, second, weight_grad * grads[0], None, None, None, None, None
+
+
+def _narrow(hidden: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Under autocast the products run in the narrow format, as the output layer's own would."""
+    if not torch.is_autocast_enabled(hidden.device.type):
+        return hidden, weight
+    dtype = torch.get_autocast_dtype(hidden.device.type)
+    return hidden.to(dtype), weight.to(dtype)
+
+
+def _less_label(probs: Tensor, right: Tensor, label: SmoothLabel, pad_id: int) -> Tensor:
+    """Take the smoothed label off the probabilities, in place: what is left is the gradient by the logits."""
+    if label.others:
+        probs -= label.others
+        probs[:, pad_id] -= label.padding - label.others
+    return probs.scatter_add_(1, right, probs.new_full(right.shape, label.others - label.right))
 
 
 class CrossEntropy(Loss):

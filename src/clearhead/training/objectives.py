@@ -22,15 +22,21 @@ def translate(model: nn.Module, batch: PairBatch, loss: Loss) -> LossSum:
     """Teacher forcing: the decoder reads the right target up to each token and is asked for the next one."""
     assert isinstance(model, Translator)
     device = model.output.weight.device
-    source = torch.from_numpy(batch.source).to(device)
-    target = torch.from_numpy(batch.target).to(device)
+    # Two passes are one batch with every row twice: dropout tells the copies apart.
+    copies = 2 if loss.agreement and model.training else 1
+    source = torch.from_numpy(batch.source).to(device).repeat(copies, 1)
+    target = torch.from_numpy(batch.target).to(device).repeat(copies, 1)
     inputs, labels = target[:, :-1], target[:, 1:]
     source_real = None if batch.source_is_full else real_tokens(source, loss.pad_id)
     if batch.target_is_full:
-        return loss(model.hidden(source, inputs, source_real).flatten(0, 1), labels.flatten(), model.output)
-    real = real_tokens(labels, loss.pad_id)
-    hidden = model.hidden(source, inputs, source_real, real)
-    return loss(hidden[real], labels[real], model.output)
+        hidden, labels = model.hidden(source, inputs, source_real).flatten(0, 1), labels.flatten()
+    else:
+        real = real_tokens(labels, loss.pad_id)
+        hidden, labels = model.hidden(source, inputs, source_real, real)[real], labels[real]
+    if copies == 1:
+        return loss(hidden, labels, model.output)
+    first, second = hidden.chunk(2)
+    return loss.of_two(first, second, labels[: len(first)], model.output)
 
 
 OBJECTIVES: dict[str, Objective] = {"translator": translate}
