@@ -56,14 +56,12 @@ def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def has_begun(team: Team, run: Path) -> bool:
-    """Whether there is a run to go on with; the leader looks."""
-    return bool(team.tell((run / "config.toml").is_file() if team.leads else None))
-
-
 def continues(team: Team, run: Path) -> bool:
     """Whether the launcher has started the team again after this very team had begun this run."""
-    return team.restarts > 0 and bool(team.tell(team.noted(BEGUN) == str(run.resolve()))) and has_begun(team, run)
+    if team.restarts == 0:
+        return False
+    is_ours = team.leads and team.noted(BEGUN) == str(run.resolve()) and (run / "config.toml").is_file()
+    return bool(team.tell(is_ours))
 
 
 def examine_together(team: Team, config: RunConfig, examined: Examined | None) -> Examined | None:

@@ -12,6 +12,7 @@ import json
 import os
 import socket
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -328,25 +329,19 @@ def _meet(place: Place, seconds: float) -> Store:
         )
     if meeting.add("arrived", 1) == place.size:
         meeting.set("complete", "")
-    try:
-        meeting.wait(["complete"], timedelta(seconds=max(until - time.monotonic(), 1.0)))
-    except RuntimeError:
-        came = _count(meeting)
-        raise UnavailableError(
-            f"rank {place.rank} waited {seconds:g} s at {where} and {came} of {place.size} processes came: "
-            f"check that every host was started, or raise {TIMEOUT_VARIABLE}"
-        ) from None
+    # Asked for again and again, since torch would end a longer wait with a page of warnings.
+    while not meeting.check(["complete"]):
+        if time.monotonic() > until:
+            raise UnavailableError(
+                f"rank {place.rank} waited {seconds:g} s at {where} and {meeting.add('arrived', 0)} of {place.size} "
+                f"processes came: check that every host was started, or raise {TIMEOUT_VARIABLE}"
+            )
+        time.sleep(0.05)
     return store
 
 
 def _prefixed(prefix: str, store: Store) -> Store:
     return dist.PrefixStore(prefix, store)  # type: ignore[attr-defined]
-
-
-def _count(meeting: Store) -> str:
-    with contextlib.suppress(RuntimeError):
-        return f"only {meeting.add('arrived', 0)}"
-    return "not all"
 
 
 def _reach(place: Place, until: float, seconds: float) -> None:
@@ -416,9 +411,12 @@ class Replicated(Sharing):
 
     def __init__(self, lesson: Lesson, team: Team) -> None:
         super().__init__(lesson, team)
-        self.wrapped = DistributedDataParallel(
-            lesson, broadcast_buffers=False, gradient_as_bucket_view=True, init_sync=False
-        )
+        with warnings.catch_warnings():
+            # Newer versions of torch have another word for it, which older ones do not know.
+            warnings.filterwarnings("ignore", "`broadcast_buffers` is deprecated", FutureWarning)
+            self.wrapped = DistributedDataParallel(
+                lesson, broadcast_buffers=False, gradient_as_bucket_view=True, init_sync=False
+            )
 
     def learn(self, batch: PairBatch) -> LossSum:
         return self.wrapped(batch)
