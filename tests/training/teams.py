@@ -45,6 +45,9 @@ TREE: dict[str, Any] = {
     "generation": {"strategy": "greedy"},
 }  # fmt: skip
 
+TEAMS = {1: ((2, "none"), (4, "none"), (2, "full"), (4, "full")), 4: ((2, "none"), (4, "full"))}
+"""Sizes and ways to share the model, by the number of batches in a step."""
+
 Work = Callable[[], None]
 
 
@@ -91,9 +94,9 @@ def starting(out: Path, stop: Callable[[], bool] = lambda: False, **changes: Any
     return lambda: recording(out, train(config(out, **changes), stop=stop))
 
 
-def going_on(out: Path, stop: Callable[[], bool] = lambda: False) -> Work:
+def going_on(out: Path, *assignments: str, stop: Callable[[], bool] = lambda: False) -> Work:
     """Work that goes on from the last checkpoint."""
-    return lambda: recording(out, resume(out, [], stop=stop))
+    return lambda: recording(out, resume(out, list(assignments), stop=stop))
 
 
 def recording(run: Path, events: Iterator[Event]) -> None:
@@ -103,8 +106,10 @@ def recording(run: Path, events: Iterator[Event]) -> None:
     def step(self: Loop, shares: Iterator[Share], step: int, total: int) -> StepResult:
         share = next(shares)
         indices = [int(index) for part in share.parts if part.counts for index in part.batch.indices]
-        with run.with_name(f"{run.name}-seen-{rank}").open("a") as file:
-            file.write(json.dumps([step, indices]) + "\n")
+        # Not the two steps on a copy of the model by which a run is timed beforehand.
+        if total == STEPS:
+            with run.with_name(f"{run.name}-seen-{rank}").open("a") as file:
+                file.write(json.dumps([step, indices]) + "\n")
         return plain(self, iter([share]), step, total)
 
     Loop.step = step  # type: ignore[method-assign]
@@ -157,10 +162,10 @@ def last(run: Path, step: int = STEPS) -> Path:
 def equal(root: Path) -> dict[str, Any]:
     """Teams of several sizes beside one process, with steps of one batch, which is split, and of four."""
     report: dict[str, Any] = {}
-    for accumulate in (1, 4):
+    for accumulate, teams in TEAMS.items():
         alone = root / f"alone-{accumulate}"
         assert team(1, starting(alone, train__accumulate=accumulate), root / "note") == [0]
-        for size, sharding in ((2, "none"), (4, "none"), (2, "full"), (4, "full")):
+        for size, sharding in teams:
             run = root / f"{accumulate}-{size}-{sharding}"
             work = starting(run, train__accumulate=accumulate, train__sharding=sharding)
             codes = team(size, work, root / "note")
@@ -180,26 +185,24 @@ def equal(root: Path) -> dict[str, Any]:
 
 
 def relay(root: Path) -> dict[str, Any]:
-    """One run on 1, 2, 4 and again 1 process, cut in the middle of passes over the data, beside one process."""
-    report: dict[str, Any] = {}
-    for sharding in ("none", "full"):
-        alone, run = root / f"alone-{sharding}", root / f"relay-{sharding}"
-        team(1, starting(alone), root / "note")
-        codes = team(1, starting(run, until(3), train__sharding=sharding), root / "note")
-        for size, steps in ((2, 5), (4, 7), (1, 99)):
-            codes += team(size, going_on(run, until(steps, rank=size - 1)), root / "note")
-        mine, theirs = losses(run), losses(alone)
-        report[sharding] = {
-            "codes": codes,
-            "sizes": [
-                row["processes"] for row in logbook.read_metrics(run / "metrics.jsonl") if row["event"] == "started"
-            ],
-            "loss": max(abs(mine[step] - theirs[step]) for step in theirs),
-            "weights": distance(last(run), last(alone)),
-            "seen": seen(run),
-            "expected": seen(alone),
-        }
-    return report
+    """One run on 1, 2, 4 and again 1 process, whole and in shards, cut in the middle of a pass, beside one process."""
+    alone, run = root / "alone", root / "relay"
+    codes = team(1, starting(alone), root / "note")
+    codes += team(1, starting(run, until(3)), root / "note")
+    for size, steps, sharding in ((2, 5, "full"), (4, 7, "none"), (1, 99, "full")):
+        wish = until(steps, rank=size - 1)
+        codes += team(size, going_on(run, f"train.sharding={sharding}", stop=wish), root / "note")
+    mine, theirs = losses(run), losses(alone)
+    started = [row for row in logbook.read_metrics(run / "metrics.jsonl") if row["event"] == "started"]
+    return {
+        "codes": codes,
+        "sizes": [row["processes"] for row in started],
+        "resumed at": [row["step"] for row in started],
+        "loss": max(abs(mine[step] - theirs[step]) for step in theirs),
+        "weights": distance(last(run), last(alone)),
+        "seen": seen(run),
+        "expected": seen(alone),
+    }
 
 
 def seen(run: Path) -> dict[int, list[int]]:
@@ -215,7 +218,7 @@ def seen(run: Path) -> dict[int, list[int]]:
 def resumed(root: Path) -> dict[str, Any]:
     """Teams with dropout, cut and resumed on as many processes, beside uncut ones."""
     report: dict[str, Any] = {}
-    for size, sharding, norm in ((3, "none", "layer"), (2, "full", "layer"), (2, "none", "batch")):
+    for size, sharding, norm in ((3, "none", "layer"), (2, "full", "batch")):
         whole, cut = root / f"whole-{size}-{sharding}-{norm}", root / f"cut-{size}-{sharding}-{norm}"
         changes = {
             "model__dropout": 0.3, "train__accumulate": 2, "train__sharding": sharding, "model__norm": norm,
