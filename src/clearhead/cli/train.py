@@ -156,7 +156,9 @@ def _start(request: Request, device: str, stop: Stop) -> Iterator[Event]:
     with show.waiting("reading the data"):
         from clearhead.run import together
 
-        plan, events = _begin(together.join(device), request, stop)
+        team = together.join(device)
+        with team.working():
+            plan, events = _begin(team, request, stop)
     plan.explain(request.what)
     return events
 
@@ -179,15 +181,16 @@ def _resume(request: Request, device: str, stop: Stop) -> Iterator[Event]:
         from clearhead.run import together, training
 
         team, found = together.join(device), None
-        with team.agreement():
-            if team.leads:
-                run = _run_directory(request)
-                is_named = request.what is not None and Path(request.what).is_dir()
-                found = [str(run), is_named or (run / "config.toml").is_file()]
-        place, has_begun = team.tell(found)
-        if has_begun:
-            return training.resume(Path(place), request.all_assignments, stop=stop, team=team)
-        plan, events = _begin(team, request, stop)
+        with team.working():
+            with team.agreement():
+                if team.leads:
+                    run = _run_directory(request)
+                    is_named = request.what is not None and Path(request.what).is_dir()
+                    found = [str(run), is_named or (run / "config.toml").is_file()]
+            place, has_begun = team.tell(found)
+            if has_begun:
+                return training.resume(Path(place), request.all_assignments, stop=stop, team=team)
+            plan, events = _begin(team, request, stop)
     plan.explain(request.what)
     return events
 

@@ -81,15 +81,17 @@ def train(
     Under torchrun each process makes this call; `team` is given by those that have met already.
     """
     team = join(device) if team is None else team
-    config = agree_on(team, config)
-    run = Path(config.out)
-    if continues(team, run):
-        return resume(run, [], stop=stop, team=team)
-    with team.agreement():
-        if team.leads and run.exists() and (not run.is_dir() or any(map(_is_worth_keeping, run.iterdir()))):
-            raise WouldOverwriteError(f"{run} is not empty: go on with --resume, or choose another --out")
-    team.note(BEGUN, str(run.resolve()))
-    return _train(config, examine_together(team, config, examined), team, stop)
+    with team.working():
+        config = agree_on(team, config)
+        run = Path(config.out)
+        if continues(team, run):
+            return resume(run, [], stop=stop, team=team)
+        with team.agreement():
+            if team.leads and run.exists() and (not run.is_dir() or any(map(_is_worth_keeping, run.iterdir()))):
+                raise WouldOverwriteError(f"{run} is not empty: go on with --resume, or choose another --out")
+        team.note(BEGUN, str(run.resolve()))
+        examined = examine_together(team, config, examined)
+    return _as_a_team(team, _recorded(team, run, _start(config, examined, team, stop)))
 
 
 def rehearse(config: RunConfig, *, examined: Examined | None = None, device: str = "auto") -> Iterator[Noted]:
@@ -109,12 +111,14 @@ def resume(
     """Go on exactly where the last checkpoint of a run stands, on as many processes as there are now."""
     team = join(device) if team is None else team
     config = None
-    with team.agreement():
-        if team.leads:
-            config = _stored_config(run, assignments)
-    config = agree_on(team, config)
-    team.note(BEGUN, str(run.resolve()))
-    return _resume(config, examine_together(team, config, None), team, stop)
+    with team.working():
+        with team.agreement():
+            if team.leads:
+                config = _stored_config(run, assignments)
+        config = agree_on(team, config)
+        team.note(BEGUN, str(run.resolve()))
+        examined = examine_together(team, config, None)
+    return _as_a_team(team, _resume(config, examined, team, stop))
 
 
 def _stored_config(run: Path, assignments: list[str]) -> RunConfig:
@@ -127,21 +131,22 @@ def _is_worth_keeping(path: Path) -> bool:
     return path.name not in BEFORE_CONFIG and DRAFT not in path.name
 
 
-def _train(
-    config: RunConfig, examined: Examined | None, team: Team, stop: Callable[[], bool]
-) -> Generator[Event, None, None]:
-    with team:
-        yield from _recorded(team, Path(config.out), _start(config, examined, team, stop))
+def _as_a_team(team: Team, events: Iterator[Event]) -> Iterator[Event]:
+    """Pass a run's events on; the team ends with it, however it ends."""
+    try:
+        with team.working():
+            yield from events
+    finally:
+        team.leave()
 
 
 def _resume(
     config: RunConfig, examined: Examined | None, team: Team, stop: Callable[[], bool]
 ) -> Generator[Event, None, None]:
-    with team:
-        if team.tell(bool(all_steps(Path(config.out) / "checkpoints")) if team.leads else None):
-            yield from _go_on(config, examined, team, stop)
-        else:
-            yield from _recorded(team, Path(config.out), _start(config, examined, team, stop))
+    if team.tell(bool(all_steps(Path(config.out) / "checkpoints")) if team.leads else None):
+        yield from _go_on(config, examined, team, stop)
+    else:
+        yield from _recorded(team, Path(config.out), _start(config, examined, team, stop))
 
 
 def _start(

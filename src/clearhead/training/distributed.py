@@ -13,7 +13,7 @@ import os
 import socket
 import time
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -143,11 +143,10 @@ class Team:
         """A new tensor with the leader's value; sharded as `like` is if it has the same shape, else whole."""
         if self.is_solo:
             assert value is not None
-            # Adam counts its steps in a scalar that stays on the CPU unless the fused kernel runs elsewhere.
-            return value.to(like.device) if value.ndim else value
+            return value.to(like.device)
         if is_sharded(like) and list(like.shape) == shape:
             return self._dealt(like, value)
-        fresh = torch.empty(shape, dtype=dtype, device=like.device if shape else "cpu")
+        fresh = torch.empty(shape, dtype=dtype, device=like.device)
         self.fill(fresh, value)
         return fresh
 
@@ -158,10 +157,10 @@ class Team:
         whole = whole.detach().to(device=like.device, dtype=like.dtype)
         return distribute_tensor(whole, like.device_mesh, like.placements)
 
-    def average(self, buffers: Mapping[str, Tensor]) -> None:
+    def average(self, buffers: Iterable[Tensor]) -> None:
         """Let running statistics be the mean of the team's."""
         if not self.is_solo:
-            for buffer in buffers.values():
+            for buffer in buffers:
                 dist.all_reduce(buffer)
                 buffer /= self.size
 
@@ -176,26 +175,27 @@ class Team:
             return None
         return bytes(self.memory.get(key)).decode()
 
-    def __enter__(self) -> Team:
-        return self
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        leave()
-        if isinstance(error, Exception) and is_loss_of_contact(error):
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Around all that is done together: a team that breaks up inside does so in one clear sentence."""
+        try:
+            yield
+        except Exception as error:
+            if self.is_solo or not is_loss_of_contact(error):
+                raise
             raise UnavailableError(
                 f"rank {self.rank} of {self.size} has lost the others: one of them has ended, or the network is down; "
                 "look for the first error, then go on with --resume"
             ) from error
 
+    def leave(self) -> None:
+        """End the team's life in this process."""
+        if not self.is_solo and dist.is_initialized():
+            with contextlib.suppress(RuntimeError):
+                dist.destroy_process_group()
+
 
 SOLO = Team()
-
-
-def leave() -> None:
-    """End the team's life in this process."""
-    if dist.is_initialized():
-        with contextlib.suppress(RuntimeError):
-            dist.destroy_process_group()
 
 
 def is_loss_of_contact(error: Exception) -> bool:
@@ -262,7 +262,8 @@ def join(device: torch.device) -> Team:
     if str(device) == "cuda":
         device = _own_gpu(place)
     if place.size == 1:
-        return Team(device=device, restarts=place.restarts)
+        memory = _meet(place, _timeout(os.environ)) if place.is_hosted else None
+        return Team(device=device, restarts=place.restarts, memory=memory)
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if device.type not in ("cpu", "cuda"):
@@ -283,6 +284,7 @@ def join(device: torch.device) -> Team:
             f"({_brief(error)}): check that the hosts may talk on all ports, and name the network card in "
             "GLOO_SOCKET_IFNAME (and NCCL_SOCKET_IFNAME) if there are several"
         ) from error
+    # Where a process of the team is the meeting point, nothing outlives it, and there is nobody to start it again.
     memory = store if place.is_hosted else None
     return Team(place.rank, place.size, place.local_rank, device, place.restarts, control, memory)
 

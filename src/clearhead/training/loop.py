@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -90,9 +91,8 @@ class Loop:
         """Train from `state` to the end, or until `stop` says so."""
         config = self.config
         total = config.total_steps(self.batches.num_batches(0))
-        yield Started(
-            state.step, total, self._count_parameters(), self.team.device.type, config.precision, self.team.size
-        )
+        size, device = self._count_parameters(), str(self.team.device)
+        yield Started(state.step, total, size, device, config.precision, self.team.size)
         began, resumed_at, spent_before = time.perf_counter(), state.step, state.seconds
         shares = self.shares(state.cursor)
         if state.step < total:
@@ -152,17 +152,18 @@ class Loop:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
-        self.team.average(self._statistics())
+        self.team.average(self._statistics)
         return StepResult(loss, nll, share.tokens, grad_norm, time.perf_counter() - began, share.cursor)
 
     def _seed(self, step: int) -> int:
         """What dropout follows from, so that no random state need be stored: the run's seed, the step, the process."""
         return int(SeedSequence([self.config.seed, step, self.team.rank]).generate_state(1, "uint64")[0] >> 1)
 
-    def _statistics(self) -> dict[str, Tensor]:
+    @cached_property
+    def _statistics(self) -> list[Tensor]:
         """What the model has learnt beside its weights: the running statistics of norms."""
-        persistent = self.model.state_dict().keys() if not self.team.is_solo else ()
-        return {name: buffer for name, buffer in self.model.named_buffers() if name in persistent}
+        persistent = self.model.state_dict().keys()
+        return [buffer for name, buffer in self.model.named_buffers() if name in persistent]
 
     def _clip(self, step: int, examples: Sequence[int]) -> float:
         parameters = [p for p in self.model.parameters() if p.grad is not None]
