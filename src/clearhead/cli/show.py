@@ -38,16 +38,21 @@ def console(*, stderr: bool = True) -> Console:
             # rich would exit with 1; a reader who has seen enough is no failure.
             raise BrokenPipeError
 
-    quiet = stderr and os.environ.get("RANK", "0") != "0"
+    quiet = stderr and not _is_first("RANK")
     return Screen(stderr=stderr, highlight=False, markup=False, soft_wrap=True, quiet=quiet)
 
 
 def fail(message: str, *, is_bug: bool = False) -> None:
     """One line that says what went wrong; of the processes of torchrun on one host, the first says it for all."""
-    if os.environ.get("LOCAL_RANK", "0") != "0" and not is_bug:
+    if not is_bug and not _is_first("LOCAL_RANK"):
         return
     line = printable(" ".join(message.split()))
     sys.stderr.write(f"clearhead: {line}\n")
+
+
+def _is_first(rank: str) -> bool:
+    """Whether this process is alone, or the first by one of the numbers that torchrun gives it."""
+    return "WORLD_SIZE" not in os.environ or os.environ.get(rank, "0") == "0"
 
 
 def program() -> str:

@@ -322,13 +322,16 @@ def _meet(place: Place, seconds: float) -> Store:
     except RuntimeError as error:
         raise UnavailableError(f"rank {place.rank} cannot meet the others at {where}: {_brief(error)}") from None
     store = _prefixed("clearhead", found)
-    meeting = _prefixed(f"meeting {place.restarts}", store)
-    agreed = int(meeting.compare_set("size", "", str(place.size)))
+    agreed = place.size
+    if not place.is_hosted:
+        # A launcher counts for itself, and may change its mind while it runs, when hosts come and go.
+        agreed = int(store.compare_set("size", "", str(place.size)))
     if agreed != place.size:
         raise ConfigError(
             f"rank {place.rank} was told of {place.size} processes and another one of {agreed}: "
             "start every host with the same numbers"
         )
+    meeting = _prefixed(f"meeting {place.restarts} of {place.size}", store)
     if meeting.add("arrived", 1) == place.size:
         meeting.set("complete", "")
     # Asked for again and again, since torch would end a longer wait with a page of warnings.
