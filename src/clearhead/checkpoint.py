@@ -1,5 +1,6 @@
 """A model, its tokenizers and its progress ↔ one directory; a kill at any moment leaves the last good one whole.
 
+A checkpoint does not know how many processes made it: its tensors are whole, and any number may go on from it.
 Load once, safely: sums, schema, tensors, shapes. Tensors are safetensors, the rest is JSON or TOML; nothing is ever
 pickled, and class names come from our tables, never from a file.
 """
@@ -39,13 +40,18 @@ from clearhead.storage import (
     write_sums,
 )
 from clearhead.text.tokenizer import TokenizerPair
+from clearhead.training.distributed import SOLO, Team, whole
 from clearhead.training.loop import TrainingState
 from clearhead.training.optimizers import Optimizer, restore_tensors, state_tensors
 
 FORMAT_VERSION = 1
-RANDOM_STATE = "random_state"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 DESCRIPTION = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")
+DTYPES = {
+    str(dtype): dtype
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.uint8)
+}
+"""What an optimizer may remember in."""
 CHECKPOINT = ("model.safetensors", "optimizer.safetensors", "state.json")
 
 
@@ -73,17 +79,40 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
     path.chmod(mode)
 
 
-def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Weights and running statistics by name; a tied table is stored once, under its first name."""
-    stored = dict(model.named_parameters())
+def named_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Weights and running statistics by name; a tied table comes once, under its first name."""
     persistent = set(model.state_dict())
     buffers = {name: buffer for name, buffer in model.named_buffers() if name in persistent}
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in (stored | buffers).items()}
+    return {**dict(model.named_parameters()), **buffers}
 
 
-def restore_model(model: nn.Module, tensors: Mapping[str, Tensor], where: Path) -> None:
-    """Put stored weights into a model of the same shape, or name what differs."""
-    expected = model_tensors(model)
+def model_tensors(model: nn.Module, team: Team = SOLO) -> dict[str, Tensor]:
+    """What is stored of a model, whole; in a team all must ask, and the leader is given it."""
+    return gathered(named_tensors(model), team)
+
+
+def gathered(tensors: Mapping[str, Tensor], team: Team) -> dict[str, Tensor]:
+    """Tensors in whole, on the CPU, one at a time; those who do not lead help, and keep none."""
+    return {name: full for name, tensor in tensors.items() if (full := _on_cpu(tensor, team)) is not None}
+
+
+def _on_cpu(tensor: Tensor, team: Team) -> Tensor | None:
+    full = whole(tensor.detach())
+    return full.cpu().contiguous() if team.leads else None
+
+
+def restore_model(model: nn.Module, tensors: Mapping[str, Tensor], where: Path, team: Team = SOLO) -> None:
+    """Put stored weights into a model of the same shape, or name what differs; in a team, the leader's count."""
+    expected = named_tensors(model)
+    with team.agreement():
+        if team.leads:
+            _check_fit(expected, tensors, where)
+    with torch.no_grad():
+        for name, tensor in expected.items():
+            team.fill(tensor, tensors.get(name))
+
+
+def _check_fit(expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor], where: Path) -> None:
     missing, unknown = sorted(expected.keys() - tensors.keys()), sorted(tensors.keys() - expected.keys())
     wrong = [name for name in expected.keys() & tensors.keys() if expected[name].shape != tensors[name].shape]
     if missing or unknown or wrong:
@@ -92,7 +121,6 @@ def restore_model(model: nn.Module, tensors: Mapping[str, Tensor], where: Path) 
             f"{where} does not fit this model: {len(missing)} tensors missing, {len(unknown)} unknown, "
             f"{len(wrong)} of another shape (first: {first})"
         )
-    model.load_state_dict(dict(tensors), strict=False)
 
 
 @dataclass(frozen=True)
@@ -113,12 +141,13 @@ def save_model(
     generation: Mapping[str, Any],
     card: str,
     training_config: str,
+    tensors: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Write a model directory that loads everywhere."""
+    """Write a model directory that loads everywhere; `tensors` are its weights where the model has only a part."""
 
     def fill(draft: Path) -> None:
         describe_model(draft, model.config, tokenizers, generation)
-        write_tensors(draft / "model.safetensors", model_tensors(model))
+        write_tensors(draft / "model.safetensors", model_tensors(model) if tensors is None else tensors)
         (draft / "README.md").write_text(card, encoding="utf-8")
         (draft / "training_config.toml").write_text(training_config, encoding="utf-8")
 
@@ -180,22 +209,51 @@ def locate(path: Path) -> tuple[Path, Path]:
     raise MissingInputError(f"{path} is neither a model directory nor a run directory with a checkpoint")
 
 
-class Checkpoints:
-    """The checkpoints of a run: `step-N` directories, the links `last` and `best`, and nothing half-written."""
+@dataclass(frozen=True)
+class _Read:
+    """A whole checkpoint, and what was wrong with those after it."""
 
-    def __init__(self, run: Path, model: nn.Module, optimizer: Optimizer, *, keep_last: int, keep_best: int) -> None:
+    path: Path
+    state: TrainingState
+    weights: dict[str, Tensor]
+    memories: dict[str, Tensor]
+    damaged: dict[Path, str]
+
+
+class Checkpoints:
+    """The checkpoints of a run: `step-N` directories, the links `last` and `best`, and nothing half-written.
+
+    Of a team, the leader alone reads and writes; what it reads, it passes on.
+    """
+
+    def __init__(
+        self, run: Path, model: nn.Module, optimizer: Optimizer, *, keep_last: int, keep_best: int, team: Team = SOLO
+    ) -> None:
         self.directory = run / "checkpoints"
-        self.model, self.optimizer = model, optimizer
+        self.model, self.optimizer, self.team = model, optimizer, team
         self.keep_last, self.keep_best = keep_last, keep_best
 
     def save(self, state: TrainingState, validation_loss: float | None) -> Path:
         """Write a checkpoint, move the links, then let old ones go."""
         final = self.directory / f"step-{state.step}"
+        weights = model_tensors(self.model, self.team)
+        memories = gathered(state_tensors(self.optimizer, self.model), self.team)
+        with self.team.agreement():
+            if self.team.leads:
+                self._write(final, state, validation_loss, weights, memories)
+        return final
 
+    def _write(
+        self,
+        final: Path,
+        state: TrainingState,
+        validation_loss: float | None,
+        weights: Mapping[str, Tensor],
+        memories: Mapping[str, Tensor],
+    ) -> None:
         def fill(draft: Path) -> None:
-            write_tensors(draft / "model.safetensors", model_tensors(self.model))
-            tensors = {name: tensor.cpu().contiguous() for name, tensor in self._optimizer_tensors().items()}
-            write_tensors(draft / "optimizer.safetensors", tensors)
+            write_tensors(draft / "model.safetensors", weights)
+            write_tensors(draft / "optimizer.safetensors", memories)
             write_json(draft / "state.json", {**asdict(state), "validation_loss": validation_loss})
 
         write_directory(final, fill)
@@ -206,25 +264,42 @@ class Checkpoints:
             self._purge()
         except OSError as error:
             raise storage_error(final, error) from error
-        return final
 
     def restore(self) -> tuple[TrainingState, list[str]]:
         """Load the newest whole checkpoint into model and optimizer; damaged ones are put aside and named."""
+        read: _Read | None = None
+        with self.team.agreement():
+            if self.team.leads:
+                read = self._read()
+                _check_fit(named_tensors(self.model), read.weights, read.path / "model.safetensors")
+                self._put_right(read.state, read.damaged)
+        restore_model(self.model, read.weights if read else {}, self.directory, self.team)
+        self._restore_optimizer(read.memories if read else {})
+        notes = (
+            [f"{problem}; going back to the checkpoint before it" for problem in read.damaged.values()] if read else []
+        )
+        tree = self.team.tell(asdict(read.state) if read else None)
+        return TrainingState(**{**tree, "cursor": Cursor(**tree["cursor"])}), notes
+
+    def _read(self) -> _Read:
         damaged: dict[Path, str] = {}
         for path in reversed(all_steps(self.directory)):
             try:
-                state, weights, memories = _read_checkpoint(path)
+                return _Read(path, *_read_checkpoint(path), damaged)
             except (StorageError, MissingInputError) as error:
                 damaged[path] = str(error)
-                continue
-            restore_model(self.model, weights, path / "model.safetensors")
-            torch.set_rng_state(memories.pop(RANDOM_STATE))
-            restore_tensors(self.optimizer, self.model, memories)
-            self._put_right(state, damaged)
-            return state, [f"{problem}; going back to the checkpoint before it" for problem in damaged.values()]
         if damaged:
             raise StorageError(f"no checkpoint in {self.directory} is whole: {next(iter(damaged.values()))}")
         raise MissingInputError(f"there is no checkpoint in {self.directory} to go on from")
+
+    def _restore_optimizer(self, memories: Mapping[str, Tensor]) -> None:
+        listed = self.team.tell({name: [list(value.shape), str(value.dtype)] for name, value in memories.items()})
+        weights = dict(self.model.named_parameters())
+        spread = {
+            name: self.team.spread(weights[name.rsplit("/", 1)[0]], memories.get(name), shape, DTYPES[kind])
+            for name, (shape, kind) in listed.items()
+        }
+        restore_tensors(self.optimizer, self.model, spread)
 
     def _put_right(self, state: TrainingState, damaged: Iterable[Path]) -> None:
         """Let damaged checkpoints no longer count, and the links be what they were at this state."""
@@ -240,9 +315,6 @@ class Checkpoints:
                     (self.directory / name).unlink(missing_ok=True)
         except OSError as error:
             raise storage_error(self.directory, error) from error
-
-    def _optimizer_tensors(self) -> dict[str, Tensor]:
-        return {**state_tensors(self.optimizer, self.model), RANDOM_STATE: torch.get_rng_state()}
 
     def _link(self, name: str, final: Path) -> None:
         fresh = self.directory / f"{name}.tmp-{os.getpid()}"
@@ -297,7 +369,7 @@ def is_whole(path: Path) -> bool:
 
 
 def _read_checkpoint(path: Path) -> tuple[TrainingState, dict[str, Tensor], dict[str, Tensor]]:
-    """How far training had come, the weights, and what the optimizer remembers with the random state."""
+    """How far training had come, the weights, and what the optimizer remembers."""
     verify(path, *CHECKPOINT)
     tree = read_json(path / "state.json")
     tree.pop("validation_loss", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from clearhead.data.batches import (
     Cursor,
     PairBatch,
     epoch_plan,
-    fixed_batches,
+    fixed_parts,
     fixed_plan,
     pair_batch,
 )
@@ -56,6 +57,15 @@ CONFIGS = st.builds(
 
 def widest(pairs: TokenisedPairs, indices: np.ndarray) -> int:
     return int(max(pairs.source_lengths[indices].max(), pairs.target_lengths[indices].max())) + 1
+
+
+def stream(batches: Batches, cursor: Cursor = START) -> Iterator[tuple[Cursor, PairBatch]]:
+    """Steps of one batch, all for one process."""
+    return ((share.cursor, share.parts[0].batch) for share in batches.shares(cursor))
+
+
+def fixed_batches(pairs: TokenisedPairs, config: BatchConfig) -> list[PairBatch]:
+    return [part.batch for part in fixed_parts(pairs, config)]
 
 
 def same(one: PairBatch, other: PairBatch) -> bool:
@@ -180,11 +190,11 @@ def test_a_plan_can_be_dealt_out_to_many_machines() -> None:
 def test_resumed_from_every_cursor_equals_uninterrupted() -> None:
     pairs = random_corpus(60)
     config = BatchConfig(max_tokens=100, pool=2)
-    whole = list(itertools.islice(Batches(pairs, config, seed=3).stream(), 40))
+    whole = list(itertools.islice(stream(Batches(pairs, config, seed=3)), 40))
     assert whole[-1][0].epoch >= 1
     cursors = [START, *(cursor for cursor, _ in whole)]
     for done, cursor in enumerate(cursors):
-        resumed = list(itertools.islice(Batches(pairs, config, seed=3).stream(cursor), len(whole) - done))
+        resumed = list(itertools.islice(stream(Batches(pairs, config, seed=3), cursor), len(whole) - done))
         for (cursor_then, then), (cursor_now, now) in zip(whole[done:], resumed, strict=True):
             assert cursor_then == cursor_now
             assert same(then, now)
@@ -194,9 +204,9 @@ def test_a_stream_runs_through_epoch_after_epoch() -> None:
     pairs = random_corpus(50)
     batches = Batches(pairs, BatchConfig(max_tokens=200), seed=0)
     sizes = [batches.num_batches(epoch) for epoch in range(3)]
-    stream = batches.stream()
+    steps = stream(batches)
     for epoch, size in enumerate(sizes):
-        taken = list(itertools.islice(stream, size))
+        taken = list(itertools.islice(steps, size))
         assert sorted(np.concatenate([batch.indices for _, batch in taken])) == list(range(50))
         assert [cursor for cursor, _ in taken[:-1]] == [Cursor(epoch, batch) for batch in range(1, size)]
         assert taken[-1][0] == Cursor(epoch + 1, 0)
@@ -204,15 +214,15 @@ def test_a_stream_runs_through_epoch_after_epoch() -> None:
 
 def test_the_end_of_an_epoch_is_the_start_of_the_next() -> None:
     batches = Batches(random_corpus(50), BatchConfig(max_tokens=200), seed=0)
-    one = next(batches.stream(Cursor(0, batches.num_batches(0))))
-    other = next(batches.stream(Cursor(1, 0)))
+    one = next(stream(batches, Cursor(0, batches.num_batches(0))))
+    other = next(stream(batches, Cursor(1, 0)))
     assert one[0] == other[0] and same(one[1], other[1])
 
 
 def test_two_streams_do_not_disturb_each_other() -> None:
     batches = Batches(random_corpus(50), BatchConfig(max_tokens=200), seed=0)
-    alone = [batch for _, batch in itertools.islice(batches.stream(), 20)]
-    first, second = batches.stream(), batches.stream(Cursor(5, 0))
+    alone = [batch for _, batch in itertools.islice(stream(batches), 20)]
+    first, second = stream(batches), stream(batches, Cursor(5, 0))
     for batch in alone:
         next(second)
         assert same(next(first)[1], batch)
@@ -221,13 +231,13 @@ def test_two_streams_do_not_disturb_each_other() -> None:
 def test_a_cursor_that_does_not_fit_the_data_is_refused() -> None:
     batches = Batches(corpus([(1, 1)] * 3), BatchConfig(), seed=0)
     with pytest.raises(DataError, match=r"cannot go on from batch 7 of epoch 2, which has 1: the data or the batch"):
-        batches.stream(Cursor(2, 7))
+        stream(batches, Cursor(2, 7))
 
 
 def test_an_empty_corpus_is_refused_for_training_and_gives_no_validation_batch() -> None:
     with pytest.raises(DataError, match="there are no sentence pairs to train on"):
         Batches(corpus([]), BatchConfig(), seed=0)
-    assert list(fixed_batches(corpus([]), BatchConfig())) == []
+    assert fixed_batches(corpus([]), BatchConfig()) == []
 
 
 def test_impossible_settings_are_refused() -> None:
@@ -274,7 +284,7 @@ def test_the_answers_are_the_inputs_one_token_ahead() -> None:
 
 def test_validation_batches_are_sorted_and_can_be_put_back_in_order() -> None:
     pairs = random_corpus(100)
-    batches = list(fixed_batches(pairs, BatchConfig(max_tokens=150)))
+    batches = fixed_batches(pairs, BatchConfig(max_tokens=150))
     widths = [max(batch.source.shape[1], batch.target.shape[1] - 1) for batch in batches]
     assert widths == sorted(widths)
     results = np.concatenate([batch.target_lengths for batch in batches])
@@ -287,7 +297,7 @@ def test_a_hold_out_is_batched_like_a_corpus_of_its_own(tmp_path: Path) -> None:
     tokenizers = TokenizerPair.train(TokenizerConfig(kind="byte"), [], [])
     texts = [(line, "a" * line, "b" * (line % 5)) for line in range(1, 20)]
     held_out = tokenise(texts, tokenizers, tmp_path / "corpus", max_len=100).subset(np.array([3, 8, 15]))
-    batches = list(fixed_batches(held_out, BatchConfig(max_tokens=30)))
+    batches = fixed_batches(held_out, BatchConfig(max_tokens=30))
     assert np.concatenate([batch.indices for batch in batches]).tolist() == [0, 1, 2]
     decoded = [tokenizers.source.decode(row) for batch in batches for row in batch.source]
     assert decoded == ["a" * 4, "a" * 9, "a" * 16]

@@ -39,7 +39,7 @@ def assembled(config: RunConfig) -> Assembled:
         while True:
             next(steps)
     except StopIteration as end:
-        return assemble(config, end.value, "cpu")
+        return assemble(config, end.value)
 
 
 def loss_of(config: RunConfig, paths: list[Path]) -> float:
@@ -271,5 +271,5 @@ def test_an_estimate_changes_nothing(tiny: Configure) -> None:
     assert torch.equal(torch.get_rng_state(), random_state)
     assert len(run.loop.optimizer.state) == memories == 0
     assert all(torch.equal(tensor, weights[name]) for name, tensor in model_tensors(run.model).items())
-    first, _ = next(run.loop.batches.stream())
+    first = next(run.loop.shares()).cursor
     assert first == Cursor(0, 1)

@@ -28,7 +28,7 @@ def assembled(config: RunConfig) -> Assembled:
         while True:
             next(steps)
     except StopIteration as end:
-        return assemble(config, end.value, "cpu")
+        return assemble(config, end.value)
 
 
 def test_a_run_tells_its_story_in_order(tiny: Configure) -> None:
@@ -54,9 +54,9 @@ def test_accumulated_gradients_are_those_of_one_large_batch(tiny: Configure) -> 
     """Batches of unequal size: a mean of means would weigh the tokens of the small one more."""
     changes: dict[str, Any] = {"model__dropout": 0.0, "train__clip": 0.0}
     run = assembled(tiny(train__accumulate=3, **changes))
-    batches = [batch for _, batch in itertools.islice(run.loop.batches.stream(), 3)]
+    batches = [part.batch for part in next(run.loop.shares()).parts]
     assert len({batch.num_target_tokens for batch in batches}) > 1
-    run.loop.step(run.loop.batches.stream(), 1, 8)
+    run.loop.step(run.loop.shares(), 1, 8)
     accumulated = {name: p.grad.clone() for name, p in run.model.named_parameters() if p.grad is not None}
 
     fresh = assembled(tiny("other", train__accumulate=3, **changes))
@@ -69,14 +69,14 @@ def test_accumulated_gradients_are_those_of_one_large_batch(tiny: Configure) -> 
 
 def test_the_loss_is_normalised_by_real_target_tokens(tiny: Configure) -> None:
     run = assembled(tiny(model__dropout=0.0))
-    _, batch = next(run.loop.batches.stream())
+    batch = next(run.loop.shares()).parts[0].batch
     sums = run.loop.objective(run.model, batch, run.loop.loss)
     assert sums.tokens == batch.num_target_tokens == int((batch.target[:, 1:] != 2).sum())
 
 
 def test_every_parameter_gets_a_gradient(tiny: Configure) -> None:
     run = assembled(tiny())
-    run.loop.step(run.loop.batches.stream(), 1, 8)
+    run.loop.step(run.loop.shares(), 1, 8)
     assert [name for name, p in run.model.named_parameters() if p.grad is None or not p.grad.any()] == []
 
 
@@ -87,7 +87,7 @@ def test_one_batch_can_be_overfitted(tiny: Configure, optimizer: str) -> None:
         tiny(model__dropout=0.0, model__dim=32, train__smoothing=0.0, train__optimizer=optimizer,
              train__schedule="constant", train__warmup=0)
     )  # fmt: skip
-    first = next(run.loop.batches.stream())
+    first = next(run.loop.shares())
     result = [run.loop.step(itertools.repeat(first), step, 100) for step in range(1, 101)][-1]
     assert result.loss / result.tokens < 0.1
 
@@ -101,7 +101,7 @@ def test_every_precision_learns(tiny: Configure, precision: str) -> None:
 
 def test_gradients_are_clipped_to_the_length_that_was_asked_for(tiny: Configure) -> None:
     run = assembled(tiny(train__clip=0.01))
-    result = run.loop.step(run.loop.batches.stream(), 1, 8)
+    result = run.loop.step(run.loop.shares(), 1, 8)
     clipped = torch.stack([p.grad.norm() for p in run.model.parameters() if p.grad is not None]).norm()
     assert result.grad_norm > 0.01
     assert float(clipped) == pytest.approx(0.01, rel=1e-3)
@@ -114,7 +114,7 @@ def test_a_loss_that_is_not_finite_stops_before_the_weights_change(tiny: Configu
     before = model_tensors(run.model)
     before = {name: tensor.clone() for name, tensor in before.items()}
     with pytest.raises(DivergedError, match=r"step 1: the loss is nan .*weights were not touched"):
-        run.loop.step(run.loop.batches.stream(), 1, 8)
+        run.loop.step(run.loop.shares(), 1, 8)
     for name, tensor in model_tensors(run.model).items():
         assert torch.equal(tensor.nan_to_num(7), before[name].nan_to_num(7))
 
@@ -123,7 +123,7 @@ def test_a_gradient_that_is_not_finite_names_its_parameter(tiny: Configure) -> N
     run = assembled(tiny())
     run.model.encoder.blocks[0].attention.value.weight.register_hook(lambda grad: grad * float("inf"))
     with pytest.raises(DivergedError, match=r"gradient of encoder\.blocks\.0\.attention\.value\.weight is not finite"):
-        run.loop.step(run.loop.batches.stream(), 1, 8)
+        run.loop.step(run.loop.shares(), 1, 8)
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -88,7 +88,9 @@ def _unforeseen(error: Exception) -> int:
         where = f" ({error.filename})" if error.filename else ""
         show.fail(f"cannot read or write: {error.strerror or error}{where}")
         return StorageError.exit_code
-    show.fail(f"this is a bug in clearhead: {type(error).__name__}: {error} (CLEARHEAD_TRACEBACK=1 shows where)")
+    show.fail(
+        f"this is a bug in clearhead: {type(error).__name__}: {error} (CLEARHEAD_TRACEBACK=1 shows where)", is_bug=True
+    )
     return INTERNAL_ERROR
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
@@ -26,7 +27,10 @@ _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
 
 def console(*, stderr: bool = True) -> Console:
-    """A console on stderr or stdout: colour and bars only on a terminal, and none under NO_COLOR."""
+    """A console on stderr or stdout: colour and bars only on a terminal, and none under NO_COLOR.
+
+    Of several processes that torchrun has started, the first tells people how it goes.
+    """
     from rich.console import Console
 
     class Screen(Console):
@@ -34,13 +38,21 @@ def console(*, stderr: bool = True) -> Console:
             # rich would exit with 1; a reader who has seen enough is no failure.
             raise BrokenPipeError
 
-    return Screen(stderr=stderr, highlight=False, markup=False, soft_wrap=True)
+    quiet = stderr and not _is_first("RANK")
+    return Screen(stderr=stderr, highlight=False, markup=False, soft_wrap=True, quiet=quiet)
 
 
-def fail(message: str) -> None:
-    """One line that says what went wrong."""
+def fail(message: str, *, is_bug: bool = False) -> None:
+    """One line that says what went wrong; of the processes of torchrun on one host, the first says it for all."""
+    if not is_bug and not _is_first("LOCAL_RANK"):
+        return
     line = printable(" ".join(message.split()))
     sys.stderr.write(f"clearhead: {line}\n")
+
+
+def _is_first(rank: str) -> bool:
+    """Whether this process is alone, or the first by one of the numbers that torchrun gives it."""
+    return "WORLD_SIZE" not in os.environ or os.environ.get(rank, "0") == "0"
 
 
 def program() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import operator
+import os
 import shlex
 import signal
 import sys
@@ -16,12 +17,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import Device, Switch, Threads, use_threads
+from clearhead.cli.flags import Count, Device, Switch, Threads, use_threads
+from clearhead.cli.launching import launch
 from clearhead.errors import INTERRUPTED, TERMINATED, MissingInputError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from clearhead.run.preparing import Examined
     from clearhead.run.settings import RunConfig
+    from clearhead.training.distributed import Team
     from clearhead.training.events import Event
     from clearhead.training.sizing import Choice
 
@@ -46,6 +49,7 @@ def train(
     settings: Switch = False,
     device: Device = "auto",
     threads: Threads = None,
+    processes: Count = None,
 ) -> int:
     """Train a model on your own data.
 
@@ -54,6 +58,8 @@ def train(
     clearhead train numbers --set train.steps=500
 
     clearhead train runs/de-en --resume
+
+    torchrun --nproc-per-node 8 -m clearhead train config.toml
 
     Parameters
     ----------
@@ -81,6 +87,8 @@ def train(
         Check the data, choose sizes, estimate memory and time, and stop there.
     settings
         List all that --set can change, as it stands, and stop there.
+    processes
+        Share the work out over this many processes on this machine; torchrun does it for many machines.
     """
     if resume and (dry_run or settings):
         raise UsageError("--resume trains: leave out --dry-run and --settings")
@@ -97,10 +105,22 @@ def train(
         try:
             if dry_run:
                 return _rehearse(request, device)
+            if processes is not None and processes > 1 and not _is_started(processes):
+                return launch(sys.argv[1:], processes)
             return _follow(_resume(request, device, stop) if resume else _start(request, device, stop), stop)
         except KeyboardInterrupt:
             show.fail("interrupted")
             return stop.exit_code
+
+
+def _is_started(processes: int) -> bool:
+    """Whether this is already one of several processes, and of as many as were asked for."""
+    if "RANK" not in os.environ:
+        return False
+    started = os.environ.get("LOCAL_WORLD_SIZE", "1")
+    if started != str(processes):
+        raise UsageError(f"this is one of {started} processes that were started here: leave out --processes")
+    return True
 
 
 class Request(NamedTuple):
@@ -134,19 +154,50 @@ class Plan(NamedTuple):
 
 def _start(request: Request, device: str, stop: Stop) -> Iterator[Event]:
     with show.waiting("reading the data"):
-        from clearhead.run import training
+        from clearhead.run import together
 
-        plan = _plan(request)
-        events = training.train(plan.config, examined=plan.examined, device=device, stop=stop)
+        team = together.join(device)
+        with team.working():
+            plan, events = _begin(team, request, stop)
     plan.explain(request.what)
     return events
 
 
+def _begin(team: Team, request: Request, stop: Stop) -> tuple[Plan, Iterator[Event]]:
+    """Plan a run and begin it; where sizes are to be chosen, the first process chooses for all."""
+    from clearhead.run import together, training
+
+    plan: Plan | None = None
+    with team.agreement():
+        if team.leads or not _is_open(request.what):
+            plan = _plan(request)
+    config = together.agree_on(team, plan.config if plan else None)
+    plan = plan or Plan(config, None, [])
+    return plan, training.train(config, examined=plan.examined, stop=stop, team=team)
+
+
 def _resume(request: Request, device: str, stop: Stop) -> Iterator[Event]:
     with show.waiting("reading the data"):
-        from clearhead.run import training
+        from clearhead.run import together, training
 
-        return training.resume(_run_directory(request), request.all_assignments, device=device, stop=stop)
+        team, found = together.join(device), None
+        with team.working():
+            with team.agreement():
+                if team.leads:
+                    run = _run_directory(request)
+                    is_named = request.what is not None and Path(request.what).is_dir()
+                    found = [str(run), is_named or (run / "config.toml").is_file()]
+            place, has_begun = team.tell(found)
+            if has_begun:
+                return training.resume(Path(place), request.all_assignments, stop=stop, team=team)
+            plan, events = _begin(team, request, stop)
+    plan.explain(request.what)
+    return events
+
+
+def _is_open(what: str | None) -> bool:
+    """Whether sizes are to be chosen from the data."""
+    return what is None or what in KINDS
 
 
 def _rehearse(request: Request, device: str) -> int:
@@ -180,10 +231,11 @@ def _run_directory(request: Request) -> Path:
 
 def _plan(request: Request) -> Plan:
     """The configuration that the arguments mean, and what is already known of the data."""
-    if request.what is None or request.what in KINDS:
+    what = request.what
+    if what is None or what in KINDS:
         return _chosen(request)
-    if Path(request.what).is_dir():
-        raise UsageError(f"{request.what} is a directory: to go on with a run, add --resume")
+    if Path(what).is_dir():
+        raise UsageError(f"{what} is a directory: to go on with a run, add --resume")
     return Plan(_read(request), None, [])
 
 
@@ -227,7 +279,7 @@ def _list_settings(request: Request) -> None:
     from clearhead.run.settings import RunConfig
     from clearhead.training.settings import TrainConfig
 
-    if request.what is None or request.what in KINDS:
+    if _is_open(request.what):
         config = RunConfig.model_construct(data=DataConfig(), train=TrainConfig.model_construct())
     else:
         config = _read(request)

@@ -1,14 +1,16 @@
 """Tokenised pairs in, padded batches out, in an order that depends only on the seed and the epoch and can be resumed.
 
 An epoch is planned as a whole: shuffle, cut into pools, sort each pool by length, cut it into batches, shuffle the
-batches. The plan is two flat arrays and is the same on every machine, so batches could be dealt out to many.
+batches. The plan is two flat arrays and is the same on every machine and for any number of processes; each step of it
+is then dealt out to them, so a run may go on with more or fewer than it began with.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from itertools import islice
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 from numpy.random import PCG64, SeedSequence
@@ -17,6 +19,7 @@ from pydantic import Field
 
 from clearhead.config import Record
 from clearhead.data.corpus import TokenisedPairs
+from clearhead.data.dealing import deal, deal_whole
 from clearhead.errors import DataError
 from clearhead.text import BOS_ID, EOS_ID, PAD_ID
 
@@ -137,9 +140,36 @@ def fixed_plan(pairs: TokenisedPairs, config: BatchConfig) -> Plan:
     return _plan(order, [_cut(_longest(pairs)[order], config)])
 
 
-def fixed_batches(pairs: TokenisedPairs, config: BatchConfig) -> Iterator[PairBatch]:
-    """Batches for validation: always the same; `indices` says how to put results back in order."""
-    return (pair_batch(pairs, indices) for indices in fixed_plan(pairs, config))
+class Part(NamedTuple):
+    """A batch, or what one process does of it."""
+
+    batch: PairBatch
+    counts: bool
+    """False if nothing was left to do: then `batch` is one row that others have too, and its loss is worth nothing."""
+
+
+class Share(NamedTuple):
+    """What one process does of a step."""
+
+    cursor: Cursor
+    """Where the next step begins, for all processes alike."""
+    tokens: int
+    """How many answers the whole step asks for, over all processes."""
+    parts: tuple[Part, ...]
+    """As many as every other process has."""
+    examples: tuple[int, ...]
+    """A few of the pairs of the whole step, to be named when something goes wrong."""
+
+
+def fixed_parts(pairs: TokenisedPairs, config: BatchConfig, rank: int = 0, size: int = 1) -> Iterator[Part]:
+    """This process's share of the batches for validation: always the same, with no chance involved."""
+    plan = fixed_plan(pairs, config)
+    return (_part(pairs, rows, plan[0]) for rows in deal_whole(plan, rank, size))
+
+
+def _part(pairs: TokenisedPairs, rows: Integers, batch: Integers) -> Part:
+    """The rows as a batch; if there are none, the first row of the batch they were to come from, for nothing."""
+    return Part(pair_batch(pairs, rows if len(rows) else batch[:1]), bool(len(rows)))
 
 
 def _shuffled(count: int, bits: PCG64) -> NDArray[np.int64]:
@@ -215,20 +245,36 @@ class Batches:
         """How many batches one epoch has; it may differ a little from epoch to epoch."""
         return len(self.epoch(epoch))
 
-    def stream(self, cursor: Cursor = START) -> Iterator[tuple[Cursor, PairBatch]]:
-        """Batches from the cursor on, each with the cursor that continues after it."""
-        size = self.num_batches(cursor.epoch)
-        if not 0 <= cursor.batch <= size:
+    def shares(self, cursor: Cursor = START, accumulate: int = 1, rank: int = 0, size: int = 1) -> Iterator[Share]:
+        """Steps of `accumulate` batches from the cursor on, as far as one of `size` processes has to do with them."""
+        planned = self.num_batches(cursor.epoch)
+        if not 0 <= cursor.batch <= planned:
             raise DataError(
-                f"cannot go on from batch {cursor.batch} of epoch {cursor.epoch}, which has {size}: "
+                f"cannot go on from batch {cursor.batch} of epoch {cursor.epoch}, which has {planned}: "
                 "the data or the batch settings are not those of the interrupted run"
             )
-        return self._stream(cursor)
+        return self._shares(cursor, accumulate, rank, size)
 
-    def _stream(self, cursor: Cursor) -> Iterator[tuple[Cursor, PairBatch]]:
+    def _shares(self, cursor: Cursor, accumulate: int, rank: int, size: int) -> Iterator[Share]:
+        pairs, places = self.pairs, self._places(cursor)
+        work = pairs.source_lengths.astype(np.int64) + pairs.target_lengths + 2
+        while True:
+            pulled = list(islice(places, accumulate))
+            batches = [rows for _, rows in pulled]
+            # Padded last: a process pads only what is its own.
+            mine = deal(batches, work, rank, size)
+            yield Share(
+                cursor=pulled[-1][0],
+                tokens=sum(int(pairs.target_lengths[rows].sum()) + len(rows) for rows in batches),
+                parts=tuple(_part(pairs, rows, batches[0]) for rows in mine),
+                examples=tuple(int(row) for rows in batches for row in rows[:3]),
+            )
+
+    def _places(self, cursor: Cursor) -> Iterator[tuple[Cursor, Integers]]:
+        """Batches as positions in the corpus, each with the cursor that continues after it."""
         while True:
             plan = self.epoch(cursor.epoch)
             for batch in range(cursor.batch, len(plan)):
                 after = Cursor(cursor.epoch, batch + 1) if batch + 1 < len(plan) else Cursor(cursor.epoch + 1)
-                yield after, pair_batch(self.pairs, plan[batch])
+                yield after, plan[batch]
             cursor = Cursor(cursor.epoch + 1)

@@ -109,6 +109,11 @@ def cache_key(*parts: str) -> str:
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
+def corpus_key(content: str, tokenizers: TokenizerPair, max_len: int) -> str:
+    """The name of a tokenised corpus in the cache."""
+    return cache_key(content, tokenizers.fingerprint(), f"max_len {max_len}", f"format {columns.FORMAT_VERSION}")
+
+
 def open_or_tokenise(
     content: str,
     pairs: Callable[[], Iterable[Pair]],
@@ -123,8 +128,7 @@ def open_or_tokenise(
     `content` stands for what `pairs()` yields: the `cache_key` of the data's fingerprint and the filter settings.
     Tokenizers, `max_len` and format are added to the key here, so they cannot be forgotten.
     """
-    key = cache_key(content, tokenizers.fingerprint(), f"max_len {max_len}", f"format {columns.FORMAT_VERSION}")
-    directory = (root or cache_root()) / key
+    directory = (root or cache_root()) / corpus_key(content, tokenizers, max_len)
     with contextlib.suppress(MissingInputError, StorageError):
         return TokenisedPairs.open(directory)
     return tokenise(pairs(), tokenizers, directory, max_len=max_len, progress=progress)

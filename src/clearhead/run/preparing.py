@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.data.corpus import TokenisedPairs, cache_key, open_or_tokenise
+from clearhead.data.corpus import TokenisedPairs, cache_key, cache_root, corpus_key, open_or_tokenise
 from clearhead.data.doctor import Checkup, check, hold_out, kept_pairs
 from clearhead.data.sources import PairSource, open_source
 from clearhead.errors import DataError
@@ -33,6 +34,15 @@ class Examined:
                 yield (pair[1], pair[2])[side]
 
 
+class Ticket(NamedTuple):
+    """Where prepared data lie in the cache: all that another process needs to open them."""
+
+    corpus: str
+    validation: str
+    held_out: list[int]
+    """Lines of the corpus that are validated on; none where there are validation data of their own."""
+
+
 @dataclass(frozen=True, eq=False)
 class Prepared:
     """Everything of the data that training needs."""
@@ -40,6 +50,7 @@ class Prepared:
     tokenizers: TokenizerPair
     training: TokenisedPairs
     validation: TokenisedPairs
+    ticket: Ticket
 
 
 def examine(config: RunConfig) -> Examined:
@@ -65,14 +76,17 @@ def prepare(
         size = f"{tokenizers.source.vocab_size:,}"
         sizes = size if tokenizers.joint else f"{size} and {tokenizers.target.vocab_size:,}"
         yield Noted(f"tokenizer: {config.tokenizer.kind}, {sizes} entries")
-    everything = _tokenised(config, examined.source, examined.checkup, tokenizers)
+    everything, corpus_at = _tokenised(config, examined.source, examined.checkup, tokenizers)
+    validation_at = corpus_at
     held = examined.held_out[everything.line_numbers - 1]
     training = everything.subset(np.flatnonzero(~held))
     if examined.validation_source is None:
         validation = everything.subset(np.flatnonzero(held))
     else:
         assert examined.checkup.validation is not None
-        validation = _tokenised(config, examined.validation_source, examined.checkup.validation, tokenizers)
+        validation, validation_at = _tokenised(
+            config, examined.validation_source, examined.checkup.validation, tokenizers
+        )
     if everything.dropped_too_long:
         yield Noted(f"dropped {everything.dropped_too_long:,} pairs of more than {config.model.max_len} tokens")
     validated = examined.validation_source or examined.source
@@ -80,9 +94,26 @@ def prepare(
         if not len(pairs):
             raise DataError(f"{name}: no pair is left to {purpose} on")
     yield Noted(f"{len(training):,} pairs to train on, {len(validation):,} to validate on")
-    return Prepared(tokenizers, training, validation)
+    ticket = Ticket(corpus_at, validation_at, (np.flatnonzero(examined.held_out) + 1).tolist())
+    return Prepared(tokenizers, training, validation, ticket)
 
 
-def _tokenised(config: RunConfig, source: PairSource, checkup: Checkup, tokenizers: TokenizerPair) -> TokenisedPairs:
-    content = cache_key(source.fingerprint(), config.data.limits.model_dump_json())
-    return open_or_tokenise(content, lambda: kept_pairs(source, checkup), tokenizers, max_len=config.model.max_len)
+def open_prepared(tokenizers: TokenizerPair, ticket: Ticket) -> Prepared:
+    """Open what another process on this host has prepared."""
+    everything = TokenisedPairs.open(cache_root() / ticket.corpus)
+    held = np.isin(everything.line_numbers, ticket.held_out)
+    training = everything.subset(np.flatnonzero(~held))
+    if ticket.held_out:
+        validation = everything.subset(np.flatnonzero(held))
+    else:
+        validation = TokenisedPairs.open(cache_root() / ticket.validation)
+    return Prepared(tokenizers, training, validation, ticket)
+
+
+def _tokenised(
+    config: RunConfig, source: PairSource, checkup: Checkup, tokenizers: TokenizerPair
+) -> tuple[TokenisedPairs, str]:
+    """The pairs, and their name in the cache."""
+    content, max_len = cache_key(source.fingerprint(), config.data.limits.model_dump_json()), config.model.max_len
+    pairs = open_or_tokenise(content, lambda: kept_pairs(source, checkup), tokenizers, max_len=max_len)
+    return pairs, corpus_key(content, tokenizers, max_len)

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import torch
 
-from clearhead.data.batches import Cursor
 from clearhead.models.translator import Translator
+from clearhead.training.distributed import Sharing
 from clearhead.training.events import Noted
 from clearhead.training.logbook import clock
 from clearhead.training.loop import Loop
@@ -21,30 +21,32 @@ from clearhead.training.sizing import training_memory
 
 def estimate(loop: Loop) -> Iterator[Noted]:
     """Say how large the model is, what memory a step takes, and how long the run will be."""
-    if is_slow(loop.config.precision, next(loop.model.parameters()).device):
+    if is_slow(loop.config.precision, loop.team.device):
         yield Noted("this CPU has no bf16 instructions: train.precision = 'fp32' would be many times faster")
     total = loop.config.total_steps(loop.batches.num_batches(0))
     parameters = sum(p.numel() for p in loop.model.parameters())
+    size = f"{parameters / 1e6:.2f} M parameters; about {memory(loop, parameters) / 2**20:,.0f} MiB of memory"
+    if not loop.team.is_solo:
+        # To time a step they would all have to take it; the progress line will soon tell.
+        yield Noted(f"model: {size} at most in each process; {total:,} steps, shared by {loop.team.size} processes")
+        return
     seconds = seconds_per_step(loop)
-    yield Noted(
-        f"model: {parameters / 1e6:.2f} M parameters; about {memory(loop, parameters) / 2**20:,.0f} MiB of memory; "
-        f"{total:,} steps of {seconds:.2g} s, so about {clock(total * seconds)}"
-    )
+    yield Noted(f"model: {size}; {total:,} steps of {seconds:.2g} s, so about {clock(total * seconds)}")
 
 
 def seconds_per_step(loop: Loop) -> float:
     """Time one training step of a throw-away copy, after one to warm up."""
     with torch.random.fork_rng(devices=[]):
-        model = copy.deepcopy(loop.model)
+        lesson = copy.deepcopy(loop.sharing.lesson)
         settings = loop.config
         optimizer = OPTIMIZERS[settings.optimizer](
-            model, betas=(settings.beta1, settings.beta2), eps=settings.eps, weight_decay=settings.weight_decay
+            lesson.model, betas=(settings.beta1, settings.beta2), eps=settings.eps, weight_decay=settings.weight_decay
         )
-        trial = replace(loop, model=model, optimizer=optimizer)
-        stream = loop.batches.stream(Cursor(epoch=0, batch=0))
-        trial.step(stream, 1, 2)
+        trial = replace(loop, sharing=Sharing(lesson, loop.team), optimizer=optimizer)
+        shares = loop.shares()
+        trial.step(shares, 1, 2)
         began = time.perf_counter()
-        trial.step(stream, 2, 2)
+        trial.step(shares, 2, 2)
         return time.perf_counter() - began
 
 

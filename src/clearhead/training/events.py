@@ -23,6 +23,8 @@ class Started:
     parameters: int
     device: str
     precision: str
+    processes: int = 1
+    """How many train together."""
 
 
 @dataclass(frozen=True)

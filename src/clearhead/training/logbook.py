@@ -49,7 +49,8 @@ def sentence(event: Event) -> str:
         case Started():
             begin = f"resuming at step {event.step}" if event.step else "starting"
             size = f"{event.parameters / 1e6:.2f} M parameters"
-            return f"{begin}: {event.total_steps} steps, {size}, on {event.device} in {event.precision}"
+            team = f", {event.processes} processes" if event.processes > 1 else ""
+            return f"{begin}: {event.total_steps} steps, {size}, on {event.device} in {event.precision}{team}"
         case Progress():
             return (
                 f"step {event.step}/{event.total_steps}  loss {event.loss:.3f}  ppl {event.perplexity:.1f}  "

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
 import torch
-from torch import nn
+from numpy.random import SeedSequence
+from torch import Tensor, nn
 
-from clearhead.data.batches import Batches, Cursor, PairBatch
+from clearhead.data.batches import Batches, Cursor, Part, Share
 from clearhead.errors import DivergedError
+from clearhead.training.distributed import SOLO, Sharing, Team, whole
 from clearhead.training.events import Event, Finished, Progress, Sample, Saved, Started, Validated
 from clearhead.training.losses import Loss
 from clearhead.training.objectives import Objective
 from clearhead.training.optimizers import Optimizer
-from clearhead.training.precision import computing_in
 from clearhead.training.schedules import SCHEDULES, Course
 from clearhead.training.settings import TrainConfig
 
 
 @dataclass(frozen=True)
 class TrainingState:
-    """How far a run has come; with the weights, the optimizer and the random state, all that resuming needs."""
+    """How far a run has come, for any number of processes; with weights and optimizer, all that resuming needs."""
 
     step: int = 0
     cursor: Cursor = field(default_factory=lambda: Cursor(epoch=0, batch=0))
@@ -43,7 +45,7 @@ class Keeper(Protocol):
 
 @dataclass(frozen=True)
 class StepResult:
-    """What one optimizer step did, summed over its batches."""
+    """What one optimizer step did, summed over its batches and the team."""
 
     loss: float
     nll: float
@@ -57,25 +59,44 @@ class StepResult:
 class Loop:
     """Everything one run needs; `run` yields what happens."""
 
-    model: nn.Module
+    sharing: Sharing
     optimizer: Optimizer
-    loss: Loss
-    objective: Objective
     batches: Batches
     config: TrainConfig
-    validation: Callable[[], Iterable[PairBatch]]
+    validation: Callable[[], Iterable[Part]]
+    """This process's share of the validation data; as many parts as the others have."""
     samples: Callable[[], tuple[Sample, ...]]
     keeper: Keeper
     dim: int
     stop: Callable[[], bool] = lambda: False
+    team: Team = SOLO
+
+    @property
+    def model(self) -> nn.Module:
+        return self.sharing.lesson.model
+
+    @property
+    def loss(self) -> Loss:
+        return self.sharing.lesson.loss
+
+    @property
+    def objective(self) -> Objective:
+        return self.sharing.lesson.objective
+
+    def shares(self, cursor: Cursor | None = None) -> Iterator[Share]:
+        """This process's part in each step from the cursor on."""
+        return self.batches.shares(cursor or Cursor(), self.config.accumulate, self.team.rank, self.team.size)
 
     def run(self, state: TrainingState) -> Iterator[Event]:
         """Train from `state` to the end, or until `stop` says so."""
         config = self.config
         total = config.total_steps(self.batches.num_batches(0))
-        yield Started(state.step, total, self._count_parameters(), str(self._device()), config.precision)
+        size, device = self._count_parameters(), str(self.team.device)
+        yield Started(state.step, total, size, device, config.precision, self.team.size)
         began, resumed_at, spent_before = time.perf_counter(), state.step, state.seconds
-        stream = self.batches.stream(state.cursor)
+        shares = self.shares(state.cursor)
+        if state.step < total:
+            self.sharing.warm_up(next(self.shares(state.cursor)).parts[0].batch)
         window: list[StepResult] = []
         saved_step, reason = state.step, "done"
         while state.step < total:
@@ -84,7 +105,7 @@ class Loop:
                 reason = "early stop"
                 break
             step = state.step + 1
-            result = self.step(stream, step, total)
+            result = self.step(shares, step, total)
             window.append(result)
             now = time.perf_counter()
             state = replace(state, step=step, cursor=result.cursor, seconds=spent_before + now - began)
@@ -100,66 +121,82 @@ class Loop:
             elif config.save_every is not None and step % config.save_every == 0:
                 yield self._save(state, None)
                 saved_step = step
-            if self.stop():
+            if self.team.any(self.stop()):
                 reason = "interrupted"
                 break
         if saved_step != state.step:
             yield self._save(state, None)
         yield Finished(state.step, reason, state.seconds, state.best_step, state.best_loss)
 
-    def step(self, stream: Iterator[tuple[Cursor, PairBatch]], step: int, total: int) -> StepResult:
-        """Take one optimizer step over the next `accumulate` batches."""
+    def step(self, shares: Iterator[Share], step: int, total: int) -> StepResult:
+        """Take one optimizer step over the next `accumulate` batches, together with the team."""
         began = time.perf_counter()
-        self.model.train()
+        self.sharing.lesson.train()
         self.optimizer.zero_grad(set_to_none=True)
-        pulled = [next(stream) for _ in range(self.config.accumulate)]
-        tokens = sum(batch.num_target_tokens for _, batch in pulled)
+        share = next(shares)
+        torch.manual_seed(self._seed(step))
         loss = nll = 0.0
-        for _, batch in pulled:
-            with computing_in(self.config.precision, self._device()):
-                sums = self.objective(self.model, batch, self.loss)
-            # Divided by the real tokens of the whole step, so that accumulated batches weigh what they hold.
-            (sums.total / tokens).backward()
-            loss, nll = loss + float(sums.total.detach()), nll + float(sums.nll)
+        for number, part in enumerate(share.parts, start=1):
+            with self.sharing.keeping_gradients(number < len(share.parts)):
+                sums = self.sharing.learn(part.batch)
+                # Divided by the real tokens of the whole step, so that batches weigh what they hold; gradients will
+                # be the mean over the team, so this undoes that division.
+                (sums.total * (part.counts * self.team.size / share.tokens)).backward()
+            if part.counts:
+                loss, nll = loss + float(sums.total.detach()), nll + float(sums.nll)
+        loss, nll = self.team.sum(loss, nll)
         if not math.isfinite(loss):
-            raise self._diverged(step, f"the loss is {loss}", [batch for _, batch in pulled])
-        grad_norm = self._clip(step, [batch for _, batch in pulled])
+            raise self._diverged(step, f"the loss is {loss}", share.examples)
+        grad_norm = self._clip(step, share.examples)
         rate = SCHEDULES[self.config.schedule](step, self._course(total))
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.optimizer.step()
-        return StepResult(loss, nll, tokens, grad_norm, time.perf_counter() - began, pulled[-1][0])
+        self.team.average(self._statistics)
+        return StepResult(loss, nll, share.tokens, grad_norm, time.perf_counter() - began, share.cursor)
 
-    def _clip(self, step: int, pulled: list[PairBatch]) -> float:
+    def _seed(self, step: int) -> int:
+        """What dropout follows from, so that no random state need be stored: the run's seed, the step, the process."""
+        return int(SeedSequence([self.config.seed, step, self.team.rank]).generate_state(1, "uint64")[0] >> 1)
+
+    @cached_property
+    def _statistics(self) -> list[Tensor]:
+        """What the model has learnt beside its weights: the running statistics of norms."""
+        persistent = self.model.state_dict().keys()
+        return [buffer for name, buffer in self.model.named_buffers() if name in persistent]
+
+    def _clip(self, step: int, examples: Sequence[int]) -> float:
         parameters = [p for p in self.model.parameters() if p.grad is not None]
-        norm = nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+        norm = whole(nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
         size = float(norm)
         if not math.isfinite(size):
             where = next(
-                name for name, p in self.model.named_parameters() if p.grad is not None and not p.grad.isfinite().all()
+                name
+                for name, p in self.model.named_parameters()
+                if p.grad is not None and not whole(p.grad).isfinite().all()
             )
-            raise self._diverged(step, f"the gradient of {where} is not finite", pulled)
+            raise self._diverged(step, f"the gradient of {where} is not finite", examples)
         if self.config.clip:
             nn.utils.clip_grads_with_norm_(parameters, self.config.clip, norm)
         return size
 
-    def _diverged(self, step: int, what: str, pulled: list[PairBatch]) -> DivergedError:
-        examples = ", ".join(str(index) for batch in pulled for index in batch.indices[:3])
+    def _diverged(self, step: int, what: str, examples: Sequence[int]) -> DivergedError:
         return DivergedError(
-            f"step {step}: {what} (examples {examples}, … of the corpus); the weights were not touched: "
-            "lower train.lr, raise train.warmup, or use train.precision = 'fp32', then go on with --resume"
+            f"step {step}: {what} (examples {', '.join(map(str, examples))}, … of the corpus); the weights were not "
+            "touched: lower train.lr, raise train.warmup, or use train.precision = 'fp32', then go on with --resume"
         )
 
     @torch.no_grad()
     def measure(self) -> tuple[float, float]:
         """Loss and negative log-likelihood per token on the validation data."""
-        self.model.eval()
-        loss = nll = 0.0
-        tokens = 0
-        for batch in self.validation():
-            with computing_in(self.config.precision, self._device()):
-                sums = self.objective(self.model, batch, self.loss)
-            loss, nll, tokens = loss + float(sums.total), nll + float(sums.nll), tokens + sums.tokens
+        self.sharing.lesson.eval()
+        loss = nll = tokens = 0.0
+        for part in self.validation():
+            sums = self.sharing.measure(part.batch)
+            if part.counts:
+                loss, nll, tokens = loss + float(sums.total), nll + float(sums.nll), tokens + sums.tokens
+        self.sharing.settle()
+        loss, nll, tokens = self.team.sum(loss, nll, tokens)
         return loss / max(tokens, 1), nll / max(tokens, 1)
 
     def _validate(self, state: TrainingState) -> tuple[TrainingState, Validated]:
@@ -193,9 +230,6 @@ class Loop:
 
     def _course(self, total: int) -> Course:
         return Course(self.config.lr, self.config.warmup, total, self.dim)
-
-    def _device(self) -> torch.device:
-        return next(self.model.parameters()).device
 
     def _count_parameters(self) -> int:
         return sum(p.numel() for p in self.model.parameters())

@@ -115,7 +115,7 @@ OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adam": adam, "adamw": adamw,
 
 
 def state_tensors(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """Everything the optimizer remembers, as `parameter/name` → tensor."""
+    """Everything the optimizer remembers, as `parameter/name` → tensor, shards as they are."""
     return {
         f"{parameter}/{key}": torch.as_tensor(value)
         for parameter, weight in model.named_parameters()
@@ -124,10 +124,8 @@ def state_tensors(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:
 
 
 def restore_tensors(optimizer: Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Put back what `state_tensors` took out."""
+    """Put back what `state_tensors` took out; each already lies where it belongs."""
     weights = dict(model.named_parameters())
     for name, value in tensors.items():
         parameter, key = name.rsplit("/", 1)
-        weight = weights[parameter]
-        # Adam counts its steps in a scalar that stays on the CPU unless the fused kernel runs elsewhere.
-        optimizer.state[weight][key] = value.to(weight.device) if value.ndim else value
+        optimizer.state[weights[parameter]][key] = value

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from clearhead.config import Record, one_of
+from clearhead.training.distributed import SHARDINGS
 from clearhead.training.losses import LOSSES
 from clearhead.training.optimizers import OPTIMIZERS
 from clearhead.training.precision import PRECISIONS
@@ -17,13 +18,14 @@ class TrainConfig(Record):
     """How a model is trained."""
 
     seed: int = Field(1, ge=0)
-    """Fixes initial weights, dropout and the order of the data: the same seed repeats the run bit for bit on a CPU."""
+    """Fixes initial weights, dropout and the order of the data: the same seed on as many processes repeats the run bit
+    for bit on a CPU."""
     steps: int | None = Field(None, ge=1)
     """Optimizer steps; with epochs as well, whichever is reached first."""
     epochs: float | None = Field(None, gt=0)
     """Passes over the data."""
     accumulate: int = Field(1, ge=1)
-    """Batches whose gradients are added up before each optimizer step."""
+    """Batches whose gradients are added up before each optimizer step, however many processes share them."""
     optimizer: Annotated[str, one_of(OPTIMIZERS, "optimizer")] = "adam"
     """Which rule turns gradients into steps."""
     lr: float = Field(1e-3, gt=0)
@@ -51,6 +53,9 @@ class TrainConfig(Record):
     weight (R-Drop; 3 to 5 suits small data). A step takes twice as long."""
     precision: Annotated[str, one_of(PRECISIONS, "precision")] = "fp32"
     """The number format of matrix products."""
+    sharding: Annotated[str, one_of(SHARDINGS, "sharding")] = "none"
+    """What many processes share out beside the data: none (each has the whole model), full (each has a part of
+    weights, gradients and optimizer state)."""
     log_every: int = Field(20, ge=1)
     """Steps between progress reports."""
     validate_every: int = Field(500, ge=1)
@@ -72,6 +77,8 @@ class TrainConfig(Record):
     def _check(self) -> TrainConfig:
         if self.steps is None and self.epochs is None:
             raise ValueError("say how long to train: set train.steps or train.epochs")
+        if self.optimizer == "muon" and self.sharding != "none":
+            raise ValueError("muon needs whole matrices, and train.sharding cuts them up: use adamw, or sharding = 'none'")
         if self.average > (self.keep_last if self.average_of == "last" else self.keep_best):
             raise ValueError(f"averaging {self.average} checkpoints needs train.keep_{self.average_of} to be as many")
         return self

@@ -1,0 +1,107 @@
+"""What the first process of a team knows in, the same on all of it out: settings, tokenizers, prepared data.
+
+The first one alone reads and writes the run directory. The data are read by one process on each host, so they must lie
+on every host, at the same place; the others there open the cache that it has filled.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+from clearhead.config import build
+from clearhead.errors import ConfigError, DataError
+from clearhead.run.preparing import Examined, Prepared, Ticket, examine, open_prepared, prepare
+from clearhead.run.settings import RunConfig
+from clearhead.run.using import pick_device
+from clearhead.text.tokenizer import TokenizerPair
+from clearhead.training import distributed
+from clearhead.training.distributed import Team
+from clearhead.training.events import Noted
+
+BEGUN = "begun"
+"""Under this name the team remembers, beyond a restart, which run directory it found empty and took."""
+
+
+def join(device: str = "auto") -> Team:
+    """The team that torchrun has started, or a team of one, on the device that a name means."""
+    return distributed.join(pick_device(device))
+
+
+def agree_on(team: Team, config: RunConfig | None) -> RunConfig:
+    """The leader's configuration for all of the team; whoever has one of their own must have the same."""
+    if team.is_solo:
+        assert config is not None
+        return config
+    tree = team.tell(config.model_dump(mode="json") if config is not None else None)
+    with team.agreement():
+        theirs = build(RunConfig, tree, "the first process's configuration")
+        if config is not None and config != theirs:
+            raise ConfigError(f"{_difference(config, theirs)}: start every host with the same config")
+    return theirs
+
+
+def _difference(ours: RunConfig, theirs: RunConfig) -> str:
+    one, other = _flat(ours.model_dump()), _flat(theirs.model_dump())
+    key = next(key for key in one if one[key] != other[key])
+    return f"here {key} is {one[key]!r}, and on rank 0 {other[key]!r}"
+
+
+def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
+def continues(team: Team, run: Path) -> bool:
+    """Whether the launcher has started the team again after this very team had begun this run."""
+    if team.restarts == 0:
+        return False
+    is_ours = team.leads and team.noted(BEGUN) == str(run.resolve()) and (run / "config.toml").is_file()
+    return bool(team.tell(is_ours))
+
+
+def examine_together(team: Team, config: RunConfig, examined: Examined | None) -> Examined | None:
+    """Let one process on each host read the data."""
+    with team.agreement():
+        return examined or (examine(config) if team.leads_host else None)
+
+
+def prepare_together(
+    team: Team, config: RunConfig, examined: Examined | None, tokenizers: TokenizerPair | None = None
+) -> Generator[Noted, None, Prepared]:
+    """The leader trains the tokenizers, one process on each host tokenises, and the others open the cache."""
+    prepared: Prepared | None = None
+    with team.agreement():
+        if team.leads:
+            assert examined is not None
+            prepared = yield from prepare(config, examined, tokenizers)
+    if team.is_solo:
+        assert prepared is not None
+        return prepared
+    words = team.tell(_to_texts(prepared.tokenizers) if prepared else None)
+    ticket = Ticket(*team.tell(prepared.ticket if prepared else None))
+    with team.agreement():
+        tokenizers = _from_texts(words)
+        if prepared is None and examined is not None:
+            prepared = yield from prepare(config, examined, tokenizers)
+            if prepared.ticket != ticket:
+                raise DataError("the data on this host are not those of rank 0: copy the same files to every host")
+    with team.agreement():
+        return prepared or open_prepared(tokenizers, ticket)
+
+
+def _to_texts(tokenizers: TokenizerPair) -> dict[str, str]:
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizers.save(Path(folder))
+        return {path.name: path.read_text(encoding="utf-8") for path in Path(folder).iterdir()}
+
+
+def _from_texts(texts: dict[str, str]) -> TokenizerPair:
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in texts.items():
+            Path(folder, Path(name).name).write_text(text, encoding="utf-8", newline="\n")
+        return TokenizerPair.load(Path(folder))

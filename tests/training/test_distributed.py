@@ -1,0 +1,102 @@
+"""Teams of processes: they learn what one process would, in any number, and fail together."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clearhead.training.distributed import SOLO, find_place
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
+CLOSE = 1e-5
+
+
+def report_of(folder: Path, *names: str) -> dict[str, Any]:
+    script = Path(__file__).with_name("teams.py")
+    command = [sys.executable, str(script), str(folder), *names]
+    environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"}
+    environment |= {"CLEARHEAD_CACHE": str(folder / "cache")}
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What all teams did: one process imports torch once for all of them."""
+    return report_of(tmp_path_factory.mktemp("teams"))
+
+
+TEAMS = ("1-2-none", "1-4-none", "1-2-full", "1-4-full", "4-2-none", "4-4-full")
+"""Batches in a step, processes, sharding."""
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", TEAMS)
+def test_a_team_learns_what_one_process_would(report: dict[str, Any], name: str) -> None:
+    """Split batches (one a step) and whole ones (four a step), whole models and models in shards."""
+    found = report["equal"][name]
+    assert set(found["codes"]) == {0}
+    assert found["steps"] == 20
+    assert found["loss"] < CLOSE
+    assert found["weights"] < CLOSE
+    assert found["validated"] < CLOSE
+    assert found["samples"] == [3, 3]
+    assert found["model"]
+
+
+def test_a_run_may_go_on_with_more_or_fewer_processes(report: dict[str, Any]) -> None:
+    found = report["relay"]
+    assert set(found["codes"]) == {0}
+    assert found["sizes"] == [1, 2, 4, 1]
+    assert found["resumed at"] == [0, 3, 8, 15], "the wish of the last process stops them all"
+    assert found["loss"] < CLOSE
+    assert found["weights"] < CLOSE
+    assert found["seen"] == found["expected"], "each step learnt from the same examples, on however many processes"
+    first_pass = [index for indices in found["seen"].values() for index in indices][:60]
+    assert sorted(first_pass) == list(range(60)), "each example once"
+
+
+def test_a_resumed_team_equals_an_unbroken_one_bit_for_bit(report: dict[str, Any]) -> None:
+    assert len(report["resumed"]) == 2
+    for found in report["resumed"].values():
+        assert set(found["codes"]) == {0}
+        assert found["losses"] is True
+        assert found["weights"] == 0.0
+
+
+MISTAKES = {
+    "overwrite": ([73, 73], ["is not empty: go on with --resume", "is not empty: go on with --resume"]),
+    "diverge": ([1, 1], ["step 3: the loss is nan (examples", "step 3: the loss is nan (examples"]),
+    "vanish": ([69, 9], ["rank 0 of 2 has lost the others: one of them has ended, or the network is down", ""]),
+    "differ": ([78, 78], ["rank 1: here train.lr is 0.02, and on rank 0 0.01: start", "here train.lr is 0.02, and"]),
+    "miscount": ([69, 78], ["1 of 2 processes came", "rank 1 was told of 3 processes and another one of 2"]),
+    "bad shape": ([78, 78], ["cannot be cut into 3 heads", "cannot be cut into 3 heads"]),
+}
+
+
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_team_fails_together_and_says_why(report: dict[str, Any], name: str) -> None:
+    codes, words = MISTAKES[name]
+    found = report["mistakes"][name]
+    assert found["codes"] == codes
+    for said, expected in zip(found["words"], words, strict=True):
+        assert expected in said
+
+
+def test_a_process_alone_is_a_team_of_one_that_asks_nobody() -> None:
+    assert find_place({"HOME": "/root"}) is None
+    assert SOLO.leads and SOLO.leads_host and SOLO.is_solo
+    assert SOLO.sum(1.5, 2.0) == (1.5, 2.0)
+    assert SOLO.any(True) and not SOLO.any(False)
+    assert SOLO.tell({"a": 1}) == {"a": 1}
+    assert SOLO.noted("begun") is None
+    with pytest.raises(KeyError), SOLO.agreement():
+        raise KeyError
