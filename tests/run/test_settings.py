@@ -60,3 +60,8 @@ def test_a_path_that_is_no_recipe_is_met_with_all_there_are() -> None:
     with pytest.raises(MissingInputError) as error:
         find_recipe("zzz")
     assert str(error.value) == f"there is no recipe or config file 'zzz', choose from: {', '.join(sorted(recipes()))}"
+
+
+def test_an_optimizer_that_needs_whole_matrices_is_not_given_parts_of_them() -> None:
+    with pytest.raises(ConfigError, match="muon needs whole matrices"):
+        resolve(TREE, ["train.optimizer='muon'", "train.sharding='full'"])

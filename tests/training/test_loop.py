@@ -156,7 +156,7 @@ def test_validation_does_not_change_what_training_does(tiny: Configure) -> None:
 
 def test_agreement_reads_a_batch_twice_while_training_and_once_while_measuring(tiny: Configure) -> None:
     plain, twice = (assembled(tiny(model__dropout=0.3, train__agreement=weight)) for weight in (0.0, 4.0))
-    _, batch = next(plain.loop.batches.stream())
+    batch = next(plain.loop.shares()).parts[0].batch
     measured = [run.loop.objective(run.model.eval(), batch, run.loop.loss) for run in (plain, twice)]
     torch.testing.assert_close(*(sums.total for sums in measured))
     rows: list[int] = []
