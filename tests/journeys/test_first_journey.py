@@ -228,3 +228,5 @@ def test_settings_are_listed_with_their_meaning_and_as_they_stand(clearhead: Cle
     assert re.search("^# train.steps = +# Optimizer steps", said.out, re.MULTILINE)
     recipe = tomllib.loads(clearhead("train", "numbers", "--settings", "--set", "train.lr=5e-4").out)
     assert recipe["data"]["kind"] == "numbers" and recipe["train"]["lr"] == 5e-4
+    parts = tomllib.loads(clearhead("train", "tatoeba-de-zh-en", "--settings").out)["data"]["parts"]
+    assert [(part["tsv"], part["repeat"]) for part in parts] == [("deu.txt", 1), ("cmn.hans.txt", 2)]
