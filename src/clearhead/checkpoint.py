@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -46,6 +47,8 @@ FORMAT_VERSION = 1
 RANDOM_STATE = "random_state"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 DESCRIPTION = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+"""In which number formats weights may be stored; a loaded model computes in float32."""
 CHECKPOINT = ("model.safetensors", "optimizer.safetensors", "state.json")
 
 
@@ -81,6 +84,16 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     return {name: tensor.detach().cpu().contiguous() for name, tensor in (stored | buffers).items()}
 
 
+def stored_as(tensors: Mapping[str, Tensor], dtype: str) -> dict[str, Tensor]:
+    """Weights in the number format they are to be stored in, or an error if one of them is too large for it."""
+    wanted = choose(DTYPES, dtype, "number format")
+    cast = {name: tensor.to(wanted) if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+    for name, tensor in cast.items():
+        if tensor.is_floating_point() and not torch.equal(tensor.isfinite(), tensors[name].isfinite()):
+            raise DataError(f"the weights do not fit into {dtype}: {name} has values that are too large; use bfloat16")
+    return cast
+
+
 def restore_model(model: nn.Module, tensors: Mapping[str, Tensor], where: Path) -> None:
     """Put stored weights into a model of the same shape, or name what differs."""
     expected = model_tensors(model)
@@ -113,21 +126,39 @@ def save_model(
     generation: Mapping[str, Any],
     card: str,
     training_config: str,
+    dtype: str = "float32",
 ) -> None:
-    """Write a model directory that loads everywhere."""
+    """Write a model directory that loads everywhere; half precision (float16) halves its size."""
+    tensors = stored_as(model_tensors(model), dtype)
 
     def fill(draft: Path) -> None:
-        describe_model(draft, model.config, tokenizers, generation)
-        write_tensors(draft / "model.safetensors", model_tensors(model))
+        describe_model(draft, model.config, tokenizers, generation, dtype)
+        write_tensors(draft / "model.safetensors", tensors)
         (draft / "README.md").write_text(card, encoding="utf-8")
         (draft / "training_config.toml").write_text(training_config, encoding="utf-8")
 
     write_directory(directory, fill)
 
 
-def describe_model(directory: Path, config: Record, tokenizers: TokenizerPair, generation: Mapping[str, Any]) -> None:
+def rewrite_card(directory: Path, card: str) -> None:
+    """Give a model directory another README.md and leave the rest as it is, its sums included."""
+    verify(directory, "model.safetensors", *DESCRIPTION)
+
+    def fill(draft: Path) -> None:
+        for path in directory.iterdir():
+            if path.name not in (SUMS, "README.md"):
+                shutil.copy(path, draft)
+        (draft / "README.md").write_text(card, encoding="utf-8")
+
+    write_directory(directory, fill)
+
+
+def describe_model(
+    directory: Path, config: Record, tokenizers: TokenizerPair, generation: Mapping[str, Any], dtype: str = "float32"
+) -> None:
     """Write what is known of a model apart from its weights."""
-    write_json(directory / "config.json", {"format_version": FORMAT_VERSION, **config.model_dump()})
+    tree = {"format_version": FORMAT_VERSION, "dtype": dtype, **config.model_dump()}
+    write_json(directory / "config.json", tree)
     write_json(directory / "generation_config.json", generation)
     tokenizers.save(directory)
 
@@ -155,9 +186,17 @@ def load_model(path: Path) -> StoredModel:
     version = tree.pop("format_version", None)
     if version != FORMAT_VERSION:
         raise StorageError(f"{described} has format {version}, this is format {FORMAT_VERSION}: use a matching version")
+    dtype = choose(DTYPES, str(tree.pop("dtype", "float32")), "number format")
     kind = choose(MODELS, str(tree.get("kind")), "model")
     model = kind(build(kind.Config, tree, str(described / "config.json")))
-    restore_model(model, read_tensors(weights / "model.safetensors"), weights / "model.safetensors")
+    tensors = read_tensors(weights / "model.safetensors")
+    other = [name for name, tensor in tensors.items() if tensor.is_floating_point() and tensor.dtype != dtype]
+    if other:
+        raise StorageError(
+            f"{weights / 'model.safetensors'} is not in the number format its config.json names: "
+            f"{other[0]} is {tensors[other[0]].dtype}, not {dtype}"
+        )
+    restore_model(model, tensors, weights / "model.safetensors")
     generation = read_json(described / "generation_config.json")
     return StoredModel(model.eval(), TokenizerPair.load(described), generation, path)
 
