@@ -88,9 +88,9 @@ def write_card(model: Path, scores: dict[str, Scores]) -> None:
 def score_table(scores: dict[str, Scores]) -> str:
     """What the model reaches on sentences whose English side it has never seen."""
     lines = [
-        "On the pairs that the recipe holds out for the final test (`clearhead score --split test`). None of their English "
-        "sentences is in the training data, not even in another case or with other punctuation; some of their source "
-        "sentences are, with another translation.",
+        "On the pairs that the recipe holds out for the final test (`clearhead score --split test`). None of their "
+        "English sentences is in the training data, not even in another case or with other punctuation; some of their "
+        "source sentences are, with another translation.",
         "",
         "| from | pairs | BLEU (95 % interval) | chrF |",
         "|---|---|---|---|",
