@@ -22,6 +22,7 @@ from torch import Tensor
 
 import clearhead
 from clearhead.checkpoint import (
+    DTYPES,
     PICKLES,
     Checkpoints,
     all_steps,
@@ -32,6 +33,7 @@ from clearhead.checkpoint import (
     locate,
     model_tensors,
     read_tensors,
+    rewrite_card,
     save_model,
     seal_description,
 )
@@ -108,6 +110,45 @@ def test_a_model_directory_holds_what_it_should(saved: Path) -> None:
     assert {path.name for path in saved.iterdir()} == FILES
     assert json.loads((saved / "config.json").read_text())["format_version"] == 1
     assert (saved / "README.md").read_text() == "# Card"
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_weights_may_be_stored_shorter_and_are_computed_with_in_full(
+    tmp_path: Path, tokenizers: TokenizerPair, dtype: str
+) -> None:
+    model, path = new_model(), tmp_path / "m"
+    save_model(path, model, tokenizers, generation={}, card="", training_config="", dtype=dtype)
+    assert json.loads((path / "config.json").read_text())["dtype"] == dtype
+    assert {tensor.dtype for tensor in load_file(path / "model.safetensors").values()} == {DTYPES[dtype]}
+    loaded = model_tensors(load_model(path).model)
+    for name, tensor in model_tensors(model).items():
+        assert loaded[name].dtype == torch.float32
+        assert torch.equal(loaded[name], tensor.to(DTYPES[dtype]).float())
+
+
+def test_a_number_format_other_than_the_config_says_is_refused(saved: Path) -> None:
+    change_json(saved / "config.json", dtype="float16")
+    with pytest.raises(
+        StorageError, match=r"not in the number format its config\.json names: .* is torch\.float32, not"
+    ):
+        load_model(saved)
+
+
+def test_weights_too_large_for_half_precision_are_refused(tmp_path: Path, tokenizers: TokenizerPair) -> None:
+    model = new_model()
+    next(model.parameters()).data[0] = 1e6
+    with pytest.raises(DataError, match=r"do not fit into float16: .* too large; use bfloat16"):
+        save_model(tmp_path / "m", model, tokenizers, generation={}, card="", training_config="", dtype="float16")
+    assert not (tmp_path / "m").exists()
+
+
+def test_another_card_leaves_the_rest_whole(saved: Path) -> None:
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    rewrite_card(saved, "# Another\n")
+    load_model(saved)
+    after = {path.name: path.read_bytes() for path in saved.iterdir()}
+    assert {name for name in before if before[name] != after[name]} == {"README.md", SUMS}
+    assert after["README.md"] == b"# Another\n" and before.keys() == after.keys()
 
 
 def test_the_weights_may_be_read_by_whoever_may_read_the_rest(tmp_path: Path, save: Save) -> None:

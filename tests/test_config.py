@@ -64,6 +64,14 @@ def test_overriding_leaves_the_original_alone() -> None:
     assert tree == {"data": {"limits": {"max_chars": 1}}}
 
 
+def test_one_of_several_tables_is_changed_by_its_number() -> None:
+    tree = {"data": {"parts": [{"repeat": 1}, {"repeat": 1}]}}
+    assert override(tree, ["data.parts.1.repeat=3"]) == {"data": {"parts": [{"repeat": 1}, {"repeat": 3}]}}
+    for key in ("data.parts.2.repeat", "data.parts.x.repeat"):
+        with pytest.raises(ConfigError, match="is none of the 2 tables, counted from 0"):
+            override(tree, [f"{key}=3"])
+
+
 @pytest.mark.parametrize("text", ["train.lr", "=3", "train"])
 def test_an_assignment_without_key_or_value_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"--set takes section.key=value"):

@@ -13,7 +13,7 @@ import sacrebleu
 
 from clearhead import evaluate
 from clearhead.errors import DataError
-from clearhead.evaluate import TOKENIZERS, bleu_tokenizer, score
+from clearhead.evaluate import TOKENIZERS, bleu_tokenizer, compare, score
 
 WORDS = [
     "a",
@@ -159,6 +159,32 @@ def test_unequal_counts_are_refused_with_both() -> None:
 def test_nothing_is_refused() -> None:
     with pytest.raises(DataError, match="there is nothing to score: 0 hypotheses, 0 references"):
         score([], [])
+
+
+def test_a_clear_difference_is_told_from_chance() -> None:
+    good, references = some_pairs(200)
+    chance = random.Random(1)
+    bad = [" ".join(word if chance.random() < 0.6 else "dog" for word in line.split()) for line in good]
+    nearly = [good[0] + " grass", *good[1:]]
+    for metric, alone in zip(compare(good, bad, references, resamples=200), ("bleu", "chrf"), strict=True):
+        assert metric.ours == pytest.approx(getattr(score(good, references, resamples=0), alone))
+        assert metric.theirs == pytest.approx(getattr(score(bad, references, resamples=0), alone))
+        assert metric.difference > 5 and metric.p_value < 0.02
+        assert {"bs:200", "seed:12345"} <= set(metric.signature.split("|"))
+    assert all(metric.p_value > 0.05 for metric in compare(good, nearly, references, resamples=200))
+    assert compare(good, bad, references, resamples=200) == compare(good, bad, references, resamples=200)
+
+
+def test_a_system_does_not_differ_from_itself() -> None:
+    hypotheses, references = some_pairs()
+    assert [(one.difference, one.p_value) for one in compare(hypotheses, hypotheses, references)] == [(0.0, 1.0)] * 2
+
+
+def test_systems_of_other_lengths_are_not_compared() -> None:
+    with pytest.raises(DataError, match="1 hypotheses do not match 2 references"):
+        compare(["a", "b"], ["a"], ["a", "b"])
+    with pytest.raises(DataError, match="nothing to compare"):
+        compare([], [], [])
 
 
 def test_scores_become_json() -> None:

@@ -1,5 +1,6 @@
 """Clearhead: train a Transformer on your own data, look inside it, ship it with proof.
 
+clearhead.load().translate("Ich habe einen Apfel gegessen.")
 translator = clearhead.load("runs/de-en")
 translator.translate(["dreiundzwanzig"])
 for event in clearhead.train("numbers", out="runs/numbers"):
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 __all__ = ["__version__", "load", "train"]
 
 
-def load(path: str | Path, device: str = "auto") -> LoadedTranslator:
-    """Load a model directory, or the best model of a run directory."""
+def load(path: str | Path | None = None, device: str = "auto") -> LoadedTranslator:
+    """Load a model directory, the best model of a run directory, or without a path the built-in model."""
     from clearhead.run.using import load
 
     return load(path, device)

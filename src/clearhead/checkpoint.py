@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -47,11 +48,13 @@ from clearhead.training.optimizers import Optimizer, restore_tensors, state_tens
 FORMAT_VERSION = 1
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 DESCRIPTION = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")
-DTYPES = {
+MEMORIES = {
     str(dtype): dtype
     for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.uint8)
 }
 """What an optimizer may remember in."""
+DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+"""In which number formats weights may be stored; a loaded model computes in float32."""
 CHECKPOINT = ("model.safetensors", "optimizer.safetensors", "state.json")
 
 
@@ -101,6 +104,16 @@ def _on_cpu(tensor: Tensor, team: Team) -> Tensor | None:
     return full.cpu().contiguous() if team.leads else None
 
 
+def stored_as(tensors: Mapping[str, Tensor], dtype: str) -> dict[str, Tensor]:
+    """Weights in the number format they are to be stored in, or an error if one of them is too large for it."""
+    wanted = choose(DTYPES, dtype, "number format")
+    cast = {name: tensor.to(wanted) if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+    for name, tensor in cast.items():
+        if tensor.is_floating_point() and not torch.equal(tensor.isfinite(), tensors[name].isfinite()):
+            raise DataError(f"the weights do not fit into {dtype}: {name} has values that are too large; use bfloat16")
+    return cast
+
+
 def restore_model(model: nn.Module, tensors: Mapping[str, Tensor], where: Path, team: Team = SOLO) -> None:
     """Put stored weights into a model of the same shape, or name what differs; in a team, the leader's count."""
     expected = named_tensors(model)
@@ -142,21 +155,42 @@ def save_model(
     card: str,
     training_config: str,
     tensors: Mapping[str, Tensor] | None = None,
+    dtype: str = "float32",
 ) -> None:
-    """Write a model directory that loads everywhere; `tensors` are its weights where the model has only a part."""
+    """Write a model directory that loads everywhere; half precision (float16) halves its size.
+
+    `tensors` are its weights where the model itself has only a part.
+    """
+    weights = stored_as(model_tensors(model) if tensors is None else tensors, dtype)
 
     def fill(draft: Path) -> None:
-        describe_model(draft, model.config, tokenizers, generation)
-        write_tensors(draft / "model.safetensors", model_tensors(model) if tensors is None else tensors)
+        describe_model(draft, model.config, tokenizers, generation, dtype)
+        write_tensors(draft / "model.safetensors", weights)
         (draft / "README.md").write_text(card, encoding="utf-8")
         (draft / "training_config.toml").write_text(training_config, encoding="utf-8")
 
     write_directory(directory, fill)
 
 
-def describe_model(directory: Path, config: Record, tokenizers: TokenizerPair, generation: Mapping[str, Any]) -> None:
+def rewrite_card(directory: Path, card: str) -> None:
+    """Give a model directory another README.md and leave the rest as it is, its sums included."""
+    verify(directory, "model.safetensors", *DESCRIPTION)
+
+    def fill(draft: Path) -> None:
+        for path in directory.iterdir():
+            if path.name not in (SUMS, "README.md"):
+                shutil.copy(path, draft)
+        (draft / "README.md").write_text(card, encoding="utf-8")
+
+    write_directory(directory, fill)
+
+
+def describe_model(
+    directory: Path, config: Record, tokenizers: TokenizerPair, generation: Mapping[str, Any], dtype: str = "float32"
+) -> None:
     """Write what is known of a model apart from its weights."""
-    write_json(directory / "config.json", {"format_version": FORMAT_VERSION, **config.model_dump()})
+    tree = {"format_version": FORMAT_VERSION, "dtype": dtype, **config.model_dump()}
+    write_json(directory / "config.json", tree)
     write_json(directory / "generation_config.json", generation)
     tokenizers.save(directory)
 
@@ -184,9 +218,17 @@ def load_model(path: Path) -> StoredModel:
     version = tree.pop("format_version", None)
     if version != FORMAT_VERSION:
         raise StorageError(f"{described} has format {version}, this is format {FORMAT_VERSION}: use a matching version")
+    dtype = choose(DTYPES, str(tree.pop("dtype", "float32")), "number format")
     kind = choose(MODELS, str(tree.get("kind")), "model")
     model = kind(build(kind.Config, tree, str(described / "config.json")))
-    restore_model(model, read_tensors(weights / "model.safetensors"), weights / "model.safetensors")
+    tensors = read_tensors(weights / "model.safetensors")
+    other = [name for name, tensor in tensors.items() if tensor.is_floating_point() and tensor.dtype != dtype]
+    if other:
+        raise StorageError(
+            f"{weights / 'model.safetensors'} is not in the number format its config.json names: "
+            f"{other[0]} is {tensors[other[0]].dtype}, not {dtype}"
+        )
+    restore_model(model, tensors, weights / "model.safetensors")
     generation = read_json(described / "generation_config.json")
     return StoredModel(model.eval(), TokenizerPair.load(described), generation, path)
 
@@ -296,7 +338,7 @@ class Checkpoints:
         listed = self.team.tell({name: [list(value.shape), str(value.dtype)] for name, value in memories.items()})
         weights = dict(self.model.named_parameters())
         spread = {
-            name: self.team.spread(weights[name.rsplit("/", 1)[0]], memories.get(name), shape, DTYPES[kind])
+            name: self.team.spread(weights[name.rsplit("/", 1)[0]], memories.get(name), shape, MEMORIES[kind])
             for name, (shape, kind) in listed.items()
         }
         restore_tensors(self.optimizer, self.model, spread)

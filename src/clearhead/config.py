@@ -6,10 +6,11 @@ The records themselves live beside the thing they configure; this file holds onl
 from __future__ import annotations
 
 import copy
+import json
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 import tomli_w
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
@@ -55,6 +56,20 @@ def to_toml(record: Record) -> str:
     return tomli_w.dumps(record.model_dump(exclude_none=True))
 
 
+def to_value(value: Any) -> str:
+    """One value as it stands behind the `=` in TOML, on one line.
+
+    >>> to_value([{"tsv": "a b", "repeat": 2, "language": None}]), to_value("ü"), to_value(True), to_value(1e-4)
+    ('[{ tsv = "a b", repeat = 2 }]', '"ü"', 'true', '0.0001')
+    """
+    if isinstance(value, Mapping):
+        entries = ", ".join(f"{key} = {to_value(entry)}" for key, entry in value.items() if entry is not None)
+        return f"{{ {entries} }}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(to_value, value))}]"
+    return json.dumps(value, ensure_ascii=False)
+
+
 def override(tree: Mapping[str, Any], assignments: Iterable[str]) -> Tree:
     """Apply `section.key=value` assignments, where a value is TOML or, failing that, a plain string.
 
@@ -67,13 +82,23 @@ def override(tree: Mapping[str, Any], assignments: Iterable[str]) -> Tree:
         if not equals or not dotted.strip():
             raise ConfigError(f"--set takes section.key=value, not '{assignment}'")
         *sections, key = dotted.strip().split(".")
-        place = result
+        place: Any = result
         for section in sections:
-            place = place.setdefault(section, {})
-            if not isinstance(place, dict):
-                raise ConfigError(f"'{section}' in '{dotted}' is a value, not a section")
+            place = _enter(place, section, dotted)
         place[key] = _toml_value(text.strip())
     return result
+
+
+def _enter(place: Any, section: str, dotted: str) -> Any:
+    """One step of `data.parts.0.repeat`: into a section, which is made if need be, or into one of several tables."""
+    if isinstance(place, list):
+        if not section.isdecimal() or int(section) >= len(place):
+            raise ConfigError(f"'{section}' in '{dotted}' is none of the {len(place)} tables, counted from 0")
+        return place[int(section)]
+    inner = place.setdefault(section, {})
+    if not isinstance(inner, (dict, list)):
+        raise ConfigError(f"'{section}' in '{dotted}' is a value, not a section")
+    return inner
 
 
 def _toml_value(text: str) -> Any:
@@ -108,6 +133,8 @@ def _complaint(record: type[Record], problem: dict[str, Any]) -> str:
 
 def _record_at(record: type[Record], path: Iterable[str]) -> type[Record] | None:
     for name in path:
+        if name.isdecimal():  # One of several tables: they are all alike.
+            continue
         field = record.model_fields.get(name)
         if field is None:
             return None
@@ -123,7 +150,7 @@ def describe(record: type[Record], prefix: str = "") -> list[tuple[str, str, str
     """All keys of a record with their default and their documentation, in reading order."""
     rows: list[tuple[str, str, str]] = []
     for name, field in record.model_fields.items():
-        nested = _record_at(record, [name])
+        nested = None if get_origin(field.annotation) is list else _record_at(record, [name])
         if nested is not None:
             rows.extend(describe(nested, f"{prefix}{name}."))
         else:

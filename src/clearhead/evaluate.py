@@ -11,6 +11,7 @@ from typing import Any
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.significance import PairedTest
 
 from clearhead.errors import DataError
 
@@ -80,6 +81,61 @@ def score(
         chrf_signature=str(chrf_metric.get_signature()),
         exact_match=equal / len(hypotheses),
     )
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One measure of two systems on the same texts, and how likely chance alone makes such a difference."""
+
+    metric: str
+    ours: float
+    theirs: float
+    p_value: float
+    """Of paired bootstrap resampling, two-sided: below 0.05 a difference is commonly called significant."""
+    signature: str
+
+    @property
+    def difference(self) -> float:
+        """How much better ours is."""
+        return self.ours - self.theirs
+
+
+def compare(
+    ours: Sequence[str],
+    theirs: Sequence[str],
+    references: Sequence[str],
+    *,
+    target_language: str | None = None,
+    resamples: int = 1000,
+    seed: int = 12345,
+) -> list[Comparison]:
+    """BLEU and chrF of two systems' translations of the same texts, with a paired test of their difference."""
+    for side in (ours, theirs):
+        if len(side) != len(references):
+            raise DataError(f"{len(side)} hypotheses do not match {len(references)} references: one each is needed")
+    if not references:
+        raise DataError("there is nothing to compare: 0 hypotheses, 0 references")
+    resamples = min(resamples, max(MOST_LINES_DRAWN // len(references), 2))
+    metrics = {"BLEU": BLEU(tokenize=bleu_tokenizer(target_language), force=True), "chrF": CHRF()}
+    for metric in metrics.values():
+        _let_scores_be_plain_numbers(metric)
+    systems = [("theirs", theirs), ("ours", ours)]
+    with _sacrebleu_seed(seed):
+        test = PairedTest(systems, metrics, [references], test_type="bs", n_samples=resamples)
+        signatures, results = test()
+    found: dict[str, list[Any]] = dict(results)
+    # sacreBLEU calls a system significantly different from itself.
+    is_same = list(ours) == list(theirs)
+    return [
+        Comparison(
+            metric=shown,
+            ours=min(float(found[name][1].score), 100.0),
+            theirs=min(float(found[name][0].score), 100.0),
+            p_value=1.0 if is_same else float(found[name][1].p_value),
+            signature=str(signatures[name]),
+        )
+        for shown, name in zip(metrics, signatures, strict=True)
+    ]
 
 
 def tokenised_bleu(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clearhead.data.doctor import HOLD_OUT_SIDES, Checkup, check, hold_out, kept_pairs
+from clearhead.data.doctor import HOLD_OUT_SIDES, Checkup, check, hold_out, hold_out_test, kept_pairs
 from clearhead.data.limits import Limits, judge
 from clearhead.data.numbers import LANGUAGES
 from clearhead.data.reasons import Reason
 from clearhead.data.report import Dropped
-from clearhead.data.sources import DataConfig, NumberWords, PairSource, RawPair, TabSeparated
+from clearhead.data.sources import DataConfig, NumberWords, PairSource, Part, RawPair, TabSeparated
 from clearhead.errors import ConfigError, DataError
 
 
@@ -30,6 +30,7 @@ class Listed:
 
     raw: list[RawPair]
     name: str = "listed"
+    parts: Sequence[Part] = ()
 
     @classmethod
     def of(cls, pairs: list[tuple[str, str]], name: str = "listed") -> Listed:
@@ -267,8 +268,8 @@ def test_a_hold_out_depends_on_texts_not_on_their_order() -> None:
     assert chosen[0] == chosen[1] and len(chosen[0]) == 20
 
 
-@pytest.mark.parametrize(("amount", "expected"), [(None, 30), (0.1, 60), (0.5, 300), (3, 3), (597, 597)])
-def test_the_amount_is_a_count_a_share_or_a_twentieth(checkup: Checkup, amount: float | None, expected: int) -> None:
+@pytest.mark.parametrize(("amount", "expected"), [(None, 30), (3, 3), (597, 597)])
+def test_the_amount_is_a_count_or_a_twentieth(checkup: Checkup, amount: int | None, expected: int) -> None:
     assert hold_out(checkup, amount).sum() == expected
 
 
@@ -278,7 +279,37 @@ def test_dropped_pairs_are_never_held_out() -> None:
     assert not hold_out(checkup, 1)[[0, 2, 4]].any()
 
 
-@pytest.mark.parametrize("amount", [0, 600, 1.5, 0.0001])
+def test_with_a_share_each_text_is_chosen_by_itself_and_more_data_move_none_of_it() -> None:
+    pairs = [(f"s{n}", f"t{n}") for n in range(2000)]
+    few, many = (hold_out(check(Listed.of(pairs[:size]), Limits()), 0.1, seed=3) for size in (1000, 2000))
+    assert np.array_equal(many[:1000], few)
+    assert 150 < many.sum() < 250
+
+
+@pytest.mark.parametrize(("share", "how_many"), [(1e-9, "none"), (0.999_999_999, "all")])
+def test_a_share_that_leaves_one_side_empty_is_refused(checkup: Checkup, share: float, how_many: str) -> None:
+    with pytest.raises(DataError, match=rf"of 600 pairs: that is {how_many} of them; give a count"):
+        hold_out(checkup, share)
+
+
+def test_near_duplicates_are_held_out_together() -> None:
+    forms = ("Stop it {}!", "stop it, {}.", "STOP IT {}", "“Stop it”  {}…")
+    pairs = [(f"s{n} {place}", form.format(n)) for n in range(200) for place, form in enumerate(forms)]
+    mask = hold_out(check(Listed.of(pairs), Limits()), 0.2, by="target")
+    groups = mask.reshape(-1, len(forms))
+    assert (groups.all(axis=1) == groups.any(axis=1)).all()
+    assert mask.any()
+
+
+def test_no_seed_lets_a_test_pair_into_training_or_validation() -> None:
+    checkup = check(Listed.of([(f"s{n}", f"t{n}") for n in range(1000)]), Limits())
+    tested = hold_out_test(checkup, 0.1)
+    for seed in range(5):
+        held = hold_out(checkup, 0.1, seed, among=~tested)
+        assert held.any() and not (held & tested).any()
+
+
+@pytest.mark.parametrize("amount", [0, 600, 1.5])
 def test_an_impossible_amount_is_refused(checkup: Checkup, amount: float) -> None:
     with pytest.raises(DataError, match=r"cannot hold out [\d,]+ of 600 pairs: some must be left on both sides"):
         hold_out(checkup, amount)

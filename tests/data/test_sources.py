@@ -10,6 +10,8 @@ from typing import Any, get_args
 import pytest
 
 from clearhead.config import build, describe
+from clearhead.data.doctor import check, kept_pairs
+from clearhead.data.limits import Limits
 from clearhead.data.number_split import Split
 from clearhead.data.numbers import LANGUAGES, read
 from clearhead.data.reasons import Reason
@@ -36,6 +38,9 @@ def file(tmp_path: Path, name: str, content: str | bytes) -> Path:
 
 def settings(kind: str, tmp_path: Path) -> dict[str, Any]:
     """Valid settings for all three splits of any kind."""
+    if kind == "parts":
+        files = [str(file(tmp_path, name, f"a{name}\tb\nc\td{name}\n")) for name in ("one.txt", "two.txt")]
+        return {"kind": kind, "parts": [{"tsv": files[0]}, {"tsv": files[1], "columns": [2, 1], "repeat": 2}]}
     if kind == "numbers":
         return {"kind": kind, "train_size": 50, "validation_size": 20, "test_size": 20}
     tree: dict[str, Any] = {"kind": kind}
@@ -48,7 +53,11 @@ def settings(kind: str, tmp_path: Path) -> dict[str, Any]:
     return tree
 
 
-@pytest.fixture(params=[(kind, split) for kind in SOURCES for split in SPLITS], ids="-".join)
+# Parts have no files of their own for other splits: pairs are held out of them.
+GIVEN = [(kind, split) for kind in SOURCES for split in SPLITS if kind != "parts" or split == "train"]
+
+
+@pytest.fixture(params=GIVEN, ids="-".join)
 def source(request: pytest.FixtureRequest, tmp_path: Path) -> PairSource:
     kind, split = request.param
     opened = open_source(build(DataConfig, settings(kind, tmp_path), "test"), split)
@@ -74,7 +83,8 @@ def test_a_source_has_a_name_a_steady_fingerprint_and_nothing_to_note(source: Pa
 def test_splits_have_different_fingerprints(kind: str, tmp_path: Path) -> None:
     config = build(DataConfig, settings(kind, tmp_path), "test")
     sources = [open_source(config, split) for split in SPLITS]
-    assert len({source.fingerprint() for source in sources if source}) == 3
+    given = [split for name, split in GIVEN if name == kind]
+    assert len({source.fingerprint() for source in sources if source}) == len(given)
 
 
 def test_two_files_are_paired_by_line(tmp_path: Path) -> None:
@@ -202,6 +212,14 @@ def test_missing_files_show_when_reading(tmp_path: Path) -> None:
         ({"kind": "tsv", "columns": [1]}, "columns are two different numbers from 1"),
         ({"kind": "tsv", "columns": [0, 1]}, "columns are two different numbers from 1"),
         ({"kind": "tsv", "columns": [2, 2]}, "columns are two different numbers from 1"),
+        ({"parts": [{"tsv": "a"}]}, "'parts' belongs to kind 'parts', but the kind is 'files'"),
+        ({"kind": "parts", "tsv": "a"}, "'tsv' belongs to kind 'tsv', but the kind is 'parts'"),
+        ({"kind": "parts", "parts": [{"tsv": "a"}, {"tvs": "b"}]}, "unknown key 'parts.1.tvs', did you mean 'tsv'"),
+        ({"kind": "parts", "parts": [{"columns": [1, 2]}]}, "'parts.0.tsv' is missing"),
+        ({"kind": "parts", "parts": [{"tsv": "a", "repeat": 0}]}, "'parts.0.repeat' = 0"),
+        ({"kind": "parts", "parts": [{"tsv": "a", "columns": [2, 2]}]}, "'parts.0.columns' = [2, 2]: columns are two"),
+        ({"augment": {"bear": 0.1}}, "unknown key 'augment.bear', did you mean 'bare'"),
+        ({"augment": {"bare": 2.0}}, "'augment.bare' = 2.0"),
         ({"largest": 10}, "'largest' = 10"),
         ({"hold_out": 0}, "'hold_out"),
         ({"hold_out_by": "both"}, "'hold_out_by' = 'both'"),
@@ -212,6 +230,64 @@ def test_wrong_settings_are_explained(tree: dict[str, Any], message: str) -> Non
     with pytest.raises(ConfigError) as caught:
         build(DataConfig, tree, "config.toml")
     assert message in str(caught.value)
+
+
+def joined(tmp_path: Path) -> DataConfig:
+    """A German file with the target first, and a Chinese one with a third column, each with something wrong."""
+    file(tmp_path, "de.txt", "one\teins\ntwo\nthree\tdrei\n")
+    file(tmp_path, "zh.hans.txt", "one\t一\t#1\nfour\t四\t#2\n\t五\t#3\n")
+    parts = [
+        {"tsv": str(tmp_path / "de.txt"), "columns": [2, 1], "language": "de"},
+        {"tsv": str(tmp_path / "zh.hans.txt"), "columns": [2, 1], "repeat": 3},
+    ]
+    return build(DataConfig, {"kind": "parts", "parts": parts}, "test")
+
+
+def test_parts_are_read_one_after_the_other_and_numbered_through(tmp_path: Path) -> None:
+    source = open_source(joined(tmp_path), "train")
+    assert source is not None
+    assert list(source.pairs()) == [
+        RawPair(1, "eins", "one", part=0),
+        RawPair(2, None, None, Reason.MISSING_COLUMN, part=0),
+        RawPair(3, "drei", "three", part=0),
+        RawPair(4, "一", "one", part=1),
+        RawPair(5, "四", "four", part=1),
+        RawPair(6, "五", "", part=1),
+    ]
+    assert [part.name for part in source.parts] == ["de", "zh"]
+    assert source.name == f"{tmp_path / 'de.txt'} + {tmp_path / 'zh.hans.txt'}"
+
+
+def test_messages_name_the_file_and_its_own_line(tmp_path: Path) -> None:
+    source = open_source(joined(tmp_path), "train")
+    assert source is not None
+    checkup = check(source, Limits())
+    one, other = tmp_path / "de.txt", tmp_path / "zh.hans.txt"
+    assert [str(checkup.place(number)) for number in (1, 3, 4, 6)] == [
+        f"{one} line 1", f"{one} line 3", f"{other} line 1", f"{other} line 3",
+    ]  # fmt: skip
+    lines = checkup.report.lines()
+    assert f"of these {one}: 3 pairs, 2 kept" in lines
+    assert f"dropped 1: missing column, first at {one} line 2" in lines
+    assert f"dropped 1: empty side, first at {other} line 3" in lines
+    assert checkup.report.as_json()["dropped"]["empty side"] == {"count": 1, "first_line": 3, "first_file": str(other)}
+    file(tmp_path, "zh.hans.txt", "one\t一\t#1\nfour\n\t五\t#3\n")
+    with pytest.raises(
+        DataError, match=r"has changed since it was checked: .*zh\.hans\.txt line 2 is no longer usable"
+    ):
+        list(kept_pairs(source, checkup))
+
+
+def test_the_same_parts_in_another_order_are_other_data(tmp_path: Path) -> None:
+    config = joined(tmp_path)
+    turned = config.model_copy(update={"parts": config.parts[::-1]})
+    found = [open_source(one, "train") for one in (config, turned)]
+    assert len({source.fingerprint() for source in found if source is not None}) == 2
+
+
+def test_parts_that_are_none_are_missed() -> None:
+    with pytest.raises(ConfigError, match=r"no training data: set data\.parts"):
+        open_source(DataConfig(kind="parts"), "train")
 
 
 def test_a_share_and_a_count_may_be_held_out() -> None:

@@ -109,3 +109,23 @@ def numbers_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = assignments(*TINY, *size, "data.source_language=zh", "train.steps=4", "train.validate_every=4")
     make(tmp_path_factory.getbasetemp() / "cache", "train", "numbers", "--out", out, *settings)
     return out
+
+
+@pytest.fixture(scope="session")
+def joint_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run on a German and a Chinese part, with a test set held out; not to be changed."""
+    folder = tmp_path_factory.mktemp("parts")
+    for language in ("de", "zh"):
+        rows = (f"{spell(number, 'en')}\t{spell(number, language)}\n" for number in range(100, 300))
+        (folder / f"{language}.txt").write_text("".join(rows), encoding="utf-8", newline="\n")
+    parts = ", ".join(
+        f'{{tsv = "{folder / language}.txt", columns = [2, 1], language = "{language}"}}' for language in ("de", "zh")
+    )
+    config = (
+        f'[data]\nkind = "parts"\ntarget_language = "en"\nparts = [{parts}]\nhold_out_by = "target"\n'
+        "hold_out = 0.1\nhold_out_test = 0.1\n[model]\n[train]\nsteps = 3\n"
+    )
+    (folder / "joint.toml").write_text(config, encoding="utf-8")
+    cache = tmp_path_factory.getbasetemp() / "cache"
+    make(cache, "train", folder / "joint.toml", "--out", folder / "run", *assignments(*TINY, "generation.max_len=8"))
+    return folder / "run"

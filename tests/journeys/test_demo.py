@@ -22,12 +22,21 @@ def quicker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("clearhead.run.demonstration.QUICK", small)
 
 
-def test_the_demo_can_be_seen_twice(clearhead: Clearhead, quicker: None, tmp_path: Path) -> None:
+@pytest.fixture
+def no_box(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the package without its model."""
+    monkeypatch.delenv("CLEARHEAD_MODEL", raising=False)
+    monkeypatch.setattr("clearhead.run.built_in.assets", lambda: tmp_path / "no assets")
+
+
+def test_the_demo_can_be_seen_twice(clearhead: Clearhead, quicker: None, no_box: None, tmp_path: Path) -> None:
     out = tmp_path / "a demo"
+    without = "This copy of clearhead has no built-in model to show; it trains one.\n\n"
     for _ in range(2):
         said = clearhead("demo", "--quick", "--out", out)
         assert said.code == 0 and said.out == "" and "\x1b" not in said.err
-        assert said.err.startswith("Clearhead learns to read German numbers aloud in English, from 60 examples.\n")
+        learns = "Clearhead learns to read German numbers aloud in English, from 60 examples.\n"
+        assert said.err.startswith(without + learns)
         assert re.search(r"\n\d of 6 numbers it never saw are exactly right \(\d+\.\d %\)\.\n", said.err)
         assert re.search(r"\n917,253 +neunhundertsiebzehntausend", said.err)
         assert f"open {out}/attention.png\n" in said.err
@@ -35,6 +44,16 @@ def test_the_demo_can_be_seen_twice(clearhead: Clearhead, quicker: None, tmp_pat
         height, width, _ = matplotlib.image.imread(out / "attention.png").shape
         assert height > 300 and width > 300
     assert clearhead("translate", "-m", out / "run", "zweiundvierzig").code == 0
+
+
+def test_the_demo_begins_with_the_model_in_the_box(
+    clearhead: Clearhead, quicker: None, numbers_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLEARHEAD_MODEL", str(numbers_run))
+    said = clearhead("demo", "--quick", "--out", tmp_path / "demo")
+    assert said.code == 0
+    assert said.err.index("我吃了一个苹果。") < said.err.index("Clearhead learns")
+    assert "Ich habe gestern" in said.err and 'translate "Wo ist der Bahnhof?"' in said.err
 
 
 def test_the_demo_touches_nothing_that_is_not_its_own(clearhead: Clearhead, tmp_path: Path) -> None:

@@ -221,6 +221,38 @@ def test_the_other_way_round_is_scored_by_characters(clearhead: Clearhead, tmp_p
     assert scores["count"] == 5 and "tok:zh" in scores["bleu_signature"]
 
 
+def test_parts_are_scored_together_and_each_by_itself(clearhead: Clearhead, joint_run: Path) -> None:
+    both = json.loads(clearhead("score", "-m", joint_run, "--split", "test", "--json").out)
+    assert both["count"] == both["parts"]["de"]["count"] + both["parts"]["zh"]["count"]
+    alone = json.loads(clearhead("score", "-m", joint_run, "--split", "test", "--part", "zh", "--json").out)
+    assert alone == both["parts"]["zh"]
+    said = clearhead("score", "-m", joint_run, "--split", "test")
+    assert said.code == 0 and re.search(r"\nde\nBLEU .*\n\nzh\nBLEU", said.out, re.DOTALL)
+
+
+def test_two_models_are_compared_on_the_same_texts(clearhead: Clearhead, joint_run: Path, tmp_path: Path) -> None:
+    words = ("score", "-m", joint_run, "--split", "test", "--part", "de", "--save", tmp_path / "ours.txt", "--json")
+    itself = json.loads(clearhead(*words, "--against", joint_run / "model").out)["against"]
+    assert [(one["metric"], one["difference"], one["p_value"]) for one in itself] == [
+        ("BLEU", 0.0, 1.0),
+        ("chrF", 0.0, 1.0),
+    ]
+    assert json.loads(clearhead(*words, "--against", tmp_path / "ours.txt").out)["against"] == itself
+    said = clearhead(*words[:-1], "--against", tmp_path / "ours.txt")
+    assert re.search(r"\nagainst the other\nBLEU +\+0\.00 \(the other \d+\.\d\d\), p = 1\.0000 ", said.out)
+
+
+def test_a_packed_model_is_the_default_model(
+    clearhead: Clearhead, numbers_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = clearhead("pack", numbers_run, "--out", tmp_path / "small")
+    assert said.code == 0 and said.out == ""
+    assert re.fullmatch(rf"{tmp_path}/small: 0\.\d MB, weights in float16\n", said.err)
+    assert "float16" in clearhead("info", tmp_path / "small").out
+    monkeypatch.setenv("CLEARHEAD_MODEL", str(tmp_path / "small"))
+    assert clearhead("translate", "二十三").out == clearhead("translate", "-m", tmp_path / "small", "二十三").out
+
+
 def test_settings_are_listed_with_their_meaning_and_as_they_stand(clearhead: Clearhead) -> None:
     said = clearhead("train", "--settings")
     assert said.code == 0
@@ -228,3 +260,5 @@ def test_settings_are_listed_with_their_meaning_and_as_they_stand(clearhead: Cle
     assert re.search("^# train.steps = +# Optimizer steps", said.out, re.MULTILINE)
     recipe = tomllib.loads(clearhead("train", "numbers", "--settings", "--set", "train.lr=5e-4").out)
     assert recipe["data"]["kind"] == "numbers" and recipe["train"]["lr"] == 5e-4
+    parts = tomllib.loads(clearhead("train", "tatoeba-de-zh-en", "--settings").out)["data"]["parts"]
+    assert [(part["tsv"], part["repeat"]) for part in parts] == [("deu.txt", 1), ("cmn.hans.txt", 2)]

@@ -79,7 +79,7 @@ WRONG: dict[str, tuple[str, int, str]] = {
     ),
     "translate on one": ("translate -m {run} --device cuda:99 x", 69, "device 'cuda:99' cannot be used"),
     "no such device": ("translate -m {run} --device gpu x", 69, "device 'gpu' cannot be used"),
-    "no model": ("translate x", 2, "name a model: clearhead translate --model runs/NAME"),
+    "no model": ("translate x", 66, "no built-in model .*name one with --model or CLEARHEAD_MODEL"),
     "no such model": ("translate -m nowhere x", 66, "there is no model at nowhere"),
     "not a model": ("translate -m {corpus} x", 66, "neither a model directory nor a run directory"),
     "a damaged model": ("translate -m {damaged} x", 74, "model.safetensors is damaged"),
@@ -107,6 +107,25 @@ WRONG: dict[str, tuple[str, int, str]] = {
     "score on two sets": ("score -m {run} --tsv {corpus}/test.tsv --split test", 2, "one test set at a time"),
     "unknown split": ("score -m {run} --split tset", 78, "unknown split 'tset': did you mean 'test'"),
     "a split that is not there": ("score -m {run} --split test", 78, "names no test data: use --source and --target"),
+    "part of no split": (
+        "score -m {run} --tsv {corpus}/test.tsv --part de",
+        2,
+        "--part is one of the parts of a --spl",
+    ),
+    "part of data without parts": ("score -m {run} --split validation --part de", 78, "has no parts: leave out --part"),
+    "against nothing": ("score -m {run} --tsv {corpus}/test.tsv --against nowhere", 66, "cannot read nowhere"),
+    "hypotheses against a model": (
+        "score --hypotheses {corpus}/test.en --target {corpus}/test.en --against {run}",
+        2,
+        "compared with a file of translations: --against FILE",
+    ),
+    "pack over something": ("pack {run} --out {corpus}", 73, "exists: choose another --out"),
+    "pack as what": ("pack {run} --out {tmp}/x --dtype float61", 78, "unknown number format .*did you mean 'float16'"),
+    "a recipe for an absent set": (
+        "train tatoeba-de-zh-en --out {tmp}/x",
+        69,
+        r"put deu.txt, cmn.hans.txt \(or .gz\) in",
+    ),
     "hypotheses alone": ("score --hypotheses {corpus}/test.de", 2, "--hypotheses needs the references: --target FILE"),
     "hypotheses and a table": ("score --hypotheses x --target y --tsv z", 2, "leave out --tsv"),
     "hypotheses of another length": (
@@ -142,6 +161,14 @@ def places(tmp_path: Path, files_run: Path, corpus: Path) -> dict[str, str]:
     weights[-1] ^= 1
     (damaged / "model.safetensors").write_bytes(weights)
     return {"tmp": str(tmp_path), "run": str(files_run), "corpus": str(corpus), "damaged": str(damaged)}
+
+
+@pytest.fixture(autouse=True)
+def nothing_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No built-in model, and no data sets."""
+    monkeypatch.delenv("CLEARHEAD_MODEL", raising=False)
+    monkeypatch.setattr("clearhead.run.built_in.assets", lambda: tmp_path / "no assets")
+    monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path / "no data"))
 
 
 @pytest.mark.parametrize("case", WRONG)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from clearhead.data.sets import SETS
 from clearhead.models.translator import Translator
-from clearhead.run.card import model_card
+from clearhead.run.card import model_card, with_section
 from clearhead.run.settings import RunConfig, resolve
 from clearhead.training.events import Finished
 from clearhead.version import VERSION
@@ -17,6 +18,12 @@ SHAPE = {"source_vocab_size": 1200, "target_vocab_size": 1100, "dim": 8, "ff_dim
 DATA = {
     "files": {"kind": "files", "source": "a.de", "target": "a.en", "source_language": "de", "target_language": "en"},
     "tsv": {"kind": "tsv", "tsv": "pairs.tsv"},
+    "parts": {
+        "kind": "parts",
+        "dataset": "tatoeba",
+        "target_language": "en",
+        "parts": [{"tsv": "deu.txt", "language": "de"}, {"tsv": "cmn.hans.txt", "language": "zh"}],
+    },
     "numbers": {"kind": "numbers", "largest": 5000, "source_language": "zh", "target_language": "de"},
 }
 
@@ -32,6 +39,12 @@ def card_for(kind: str) -> tuple[str, RunConfig]:
     [
         ("files", ["language:", "- de", "- en"], "de → en", "12,345 pairs from a.de and a.en"),
         ("tsv", [], "source → target", "12,345 pairs from pairs.tsv"),
+        (
+            "parts",
+            ["language:", "- de", "- zh", "- en"],
+            "de, zh → en",
+            f"12,345 pairs from deu.txt and cmn.hans.txt of the set tatoeba ({SETS['tatoeba'].origin})",
+        ),
         (
             "numbers",
             ["language:", "- zh", "- de"],
@@ -75,3 +88,14 @@ def test_a_trained_model_has_its_card_and_its_config(trained: Path) -> None:
     assert "# Translator" in (trained / "model" / "README.md").read_text(encoding="utf-8")
     config = tomllib.loads((trained / "model" / "training_config.toml").read_text(encoding="utf-8"))
     assert config["train"]["steps"] == 120
+
+
+def test_the_licence_of_a_named_set_is_on_the_card() -> None:
+    assert "| licence of the data | CC BY 2.0 (France), attribution: tatoeba.org |" in card_for("parts")[0]
+    assert "| licence of the data | not recorded: fill this in before you share it |" in card_for("tsv")[0]
+
+
+def test_a_section_is_appended_once_and_then_replaced() -> None:
+    card = with_section(with_section("# A\n\ntext\n", "Scores", "one"), "Examples", "two")
+    assert card == "# A\n\ntext\n\n## Scores\n\none\n\n## Examples\n\ntwo\n"
+    assert with_section(card, "Scores", "three") == card.replace("one", "three")

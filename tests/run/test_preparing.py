@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from clearhead.errors import DataError, StorageError
-from clearhead.run.preparing import Prepared, examine, prepare
+from clearhead.errors import ConfigError, DataError, StorageError
+from clearhead.run.preparing import Prepared, examine, examine_data, prepare
 from clearhead.run.settings import RunConfig, resolve
 from clearhead.text.specials import UNK_ID
 from clearhead.text.tokenizer import TokenizerPair
@@ -145,6 +145,63 @@ def test_a_cache_that_cannot_be_written_is_an_error_of_the_disk(
     monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path / "file"))
     with pytest.raises(StorageError, match="CLEARHEAD_CACHE"):
         prepared_from(configure())
+
+
+def joined(tmp_path: Path, **data: Any) -> RunConfig:
+    """200 German and 200 Chinese pairs with the same English sides, the Chinese ones twice a pass."""
+    for name, word in (("de", "satz"), ("zh", "句子")):
+        rows = (f"Sentence {number}.\t{word} {number}.\n" for number in range(200))
+        (tmp_path / f"{name}.txt").write_text("".join(rows), encoding="utf-8")
+    parts = [{"tsv": str(tmp_path / f"{name}.txt"), "columns": [2, 1], "language": name} for name in ("de", "zh")]
+    parts[1]["repeat"] = 2
+    tree = {"kind": "parts", "parts": parts, "hold_out_by": "target", "hold_out": 0.1, "hold_out_test": 0.1, **data}
+    return resolve({"data": tree, "tokenizer": {"kind": "char"}, "train": {"steps": 1}})
+
+
+def all_targets(prepared: Prepared, part: str) -> list[str]:
+    pairs = getattr(prepared, part)
+    return [prepared.tokenizers.target.decode(pairs.target(index)) for index in range(len(pairs))]
+
+
+def test_parts_are_repeated_in_training_only_and_split_by_the_shared_side(tmp_path: Path) -> None:
+    config = joined(tmp_path)
+    examined = examine(config)
+    prepared, notes = outcome(prepare(config, examined))
+    trained, held = all_targets(prepared, "training"), all_targets(prepared, "validation")
+    tested = examined.tested.reshape(2, -1)
+    assert (tested[0] == tested[1]).all() and tested.any()
+    assert len(trained) == 3 * len(set(trained)) and len(held) == 2 * len(set(held))
+    assert not set(trained) & set(held)
+    unseen = {f"Sentence {number}." for number in tested[0].nonzero()[0]}
+    assert unseen and not unseen & (set(trained) | set(held))
+    assert len(set(trained)) + len(set(held)) + len(unseen) == 200
+    different = 2 * len(set(trained))
+    assert prepared.num_trained == different
+    said = f"{different} pairs to train on (seen {len(trained)} times a pass), {len(held)} to validate on"
+    assert notes[-1] == f"{said}, {2 * len(unseen)} to test on"
+
+
+def test_the_test_pairs_do_not_follow_the_seed(tmp_path: Path) -> None:
+    config = joined(tmp_path)
+    one, other = (examine_data(config.data, seed) for seed in (1, 2))
+    assert (one.tested == other.tested).all()
+    assert (one.held_out != other.held_out).any()
+
+
+def test_altered_copies_are_trained_on_but_never_validated_on(tmp_path: Path) -> None:
+    plain, _ = prepared_from(joined(tmp_path))
+    altered, _ = prepared_from(joined(tmp_path, augment={"bare": 0.5, "lower": 1.0}))
+    assert all_targets(altered, "validation") == all_targets(plain, "validation")
+    assert altered.num_trained == plain.num_trained
+    bare = [target for target in all_targets(altered, "training") if not target.endswith(".")]
+    assert 0.3 < len(bare) / len(plain.training) < 0.7
+    assert len(altered.training) == len(plain.training) + len(bare)
+
+
+def test_a_test_set_is_given_or_held_out_but_not_both(configure: Configure, tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("eins\tone\n")
+    with pytest.raises(ConfigError, match=r"there are test data already: leave out data\.hold_out_test"):
+        examine(configure(test_tsv=str(tmp_path / "t.tsv"), hold_out_test=5))
 
 
 def test_the_same_seed_holds_out_the_same_pairs(configure: Configure) -> None:

@@ -188,7 +188,7 @@ def _show_counts(console: Console, report: Report) -> None:
     for reason, entry in report.dropped.items():
         share = 100 * entry.count / report.total
         shown = f"{share:.1f} %" if share >= 0.1 else "< 0.1 %"
-        table.add_row(Text(reason.label, style="yellow"), f"{entry.count:,}", shown, f"{entry.first_line:,}")
+        table.add_row(Text(reason.label, style="yellow"), f"{entry.count:,}", shown, entry.place.removeprefix("line "))
     table.add_row("all", f"{report.total:,}", "", "")
     console.print(report.name, style="bold")
     console.print(table)

@@ -1,4 +1,4 @@
-"""`clearhead demo`: nothing in; a translator trained before your eyes, scored on unseen data, and a look inside."""
+"""`clearhead demo`: nothing in; the built-in model at work, a translator trained before your eyes, a look inside."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 
 from clearhead.cli import show
 from clearhead.cli.flags import Switch
-from clearhead.errors import WouldOverwriteError
+from clearhead.errors import MissingInputError, WouldOverwriteError
 
+SENTENCES = ("Ich habe gestern im Park einen alten Freund getroffen.", "我吃了一个苹果。")
+"""What the built-in model shows itself with."""
 SHOWN = (7, 23, 58, 391, 4_711, 86_420, 917_253)
 PICTURED = 23
 MARK = "made-by-clearhead-demo.txt"
@@ -17,7 +19,7 @@ MARK = "made-by-clearhead-demo.txt"
 
 
 def demo(*, out: Path = Path("demo"), quick: Switch = False) -> int:
-    """Train a small translator live, score it on unseen numbers, and draw what its heads look at.
+    """Translate with the built-in model, train a small one live, score it on unseen numbers, draw what its heads see.
 
     Offline, on built-in data, in about two minutes on a laptop.
 
@@ -34,6 +36,7 @@ def demo(*, out: Path = Path("demo"), quick: Switch = False) -> int:
         from clearhead.run.training import train
         from clearhead.run.using import load
 
+    has_built_in = _show_built_in()
     run = out / "run"
     config = numbers_config(run, quick=quick)
     show.note(f"Clearhead learns to read German numbers aloud in English, from {config.data.train_size:,} examples.\n")
@@ -59,8 +62,26 @@ def demo(*, out: Path = Path("demo"), quick: Switch = False) -> int:
     show.note(f"What its heads look at while {spelled(PICTURED)} becomes {said}: open {picture}")
     again = show.program()
     show.note(f'\nYour turn:  {again} translate --model {shlex.quote(str(run))} "{spelled(42)}"')
+    if has_built_in:
+        show.note(f'            {again} translate "Wo ist der Bahnhof?"')
     show.note(f"            {again} train translator --source your.de --target your.en --out runs/mine")
     return 0
+
+
+def _show_built_in() -> bool:
+    """Two sentences and what the model in the box makes of them; whether there is one comes back."""
+    from clearhead.run.built_in import default_model
+    from clearhead.run.using import load
+
+    try:
+        path = default_model()
+    except MissingInputError:
+        show.note("This copy of clearhead has no built-in model to show; it trains one.\n")
+        return False
+    rows = zip(SENTENCES, load(path).translate(SENTENCES), strict=True)
+    show.table("the model in the box", ("text", "English, as translated"), rows)
+    show.note("")
+    return True
 
 
 def _make_room(out: Path) -> None:

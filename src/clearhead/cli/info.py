@@ -17,9 +17,9 @@ from clearhead.storage import read_json
 
 SHAPE = (
     "kind", "source_vocab_size", "target_vocab_size", "dim", "ff_dim", "num_heads", "num_kv_heads", "encoder_layers",
-    "decoder_layers", "norm", "residual", "feedforward", "positions", "tie", "max_len",
+    "decoder_layers", "norm", "residual", "feedforward", "positions", "tie", "max_len", "dtype",
 )  # fmt: skip
-DATA = ("kind", "source_language", "target_language", "source", "target", "tsv")
+DATA = ("kind", "dataset", "source_language", "target_language", "source", "target", "tsv")
 PROGRESS = ("step", "best_step", "best_loss", "seconds")
 
 
@@ -79,7 +79,8 @@ def _data(home: Path) -> dict[str, Any]:
                 data = tomllib.loads(path.read_text(encoding="utf-8")).get("data", {})
             except ValueError as error:
                 raise StorageError(f"{path} is not valid TOML: {error}") from None
-            return {f"data_{name}": data[name] for name in DATA if name in data}
+            parts = {"data_parts": ", ".join(part["tsv"] for part in data["parts"])} if data.get("parts") else {}
+            return {f"data_{name}": data[name] for name in DATA if name in data} | parts
     return {}
 
 

@@ -18,8 +18,9 @@ from clearhead.cli.reading import read_lines
 from clearhead.errors import MissingInputError, UsageError
 
 if TYPE_CHECKING:
-    from clearhead.evaluate import Scores
+    from clearhead.evaluate import Comparison, Scores
     from clearhead.protocols import ProtocolScore
+    from clearhead.run.scoring import ToScore
 
 
 def score(
@@ -30,6 +31,8 @@ def score(
     tsv: Path | None = None,
     hypotheses: Path | None = None,
     split: str | None = None,
+    part: str | None = None,
+    against: Path | None = None,
     language: str | None = None,
     like: Annotated[list[str] | None, Parameter(negative=())] = None,
     beam: Count = None,
@@ -46,6 +49,8 @@ def score(
 
     clearhead score --hypotheses output.txt --target test.en
 
+    clearhead score --model runs/new --split test --against runs/old
+
     Parameters
     ----------
     source
@@ -57,7 +62,11 @@ def score(
     hypotheses
         Translations made earlier, one a line, to be scored as they are.
     split
-        Score on the validation or test data that the model's training config names.
+        Score on the validation or test data that the model's training config names or holds out.
+    part
+        Score only this part of a split, by its language or file, such as de; without it, all together and each.
+    against
+        Another model, or a file of translations, to compare with: the difference, and whether it may be chance.
     language
         Target language, such as zh: decides how BLEU cuts words; the model's own unless given.
     like
@@ -75,29 +84,40 @@ def score(
         raise UsageError("score either a --model or a file of --hypotheses")
     if save is not None and not save.parent.is_dir():
         raise MissingInputError(f"there is no directory {save.parent} to save {save.name} in")
+    texts: list[str] = []
+    parts: dict[str, list[int]] = {}
     if model is None:
         assert hypotheses is not None
-        found, references = _compared(hypotheses, target, limit, {"--source": source, "--tsv": tsv, "--split": split})
+        found, references = _compared(
+            hypotheses, target, limit, {"--source": source, "--tsv": tsv, "--split": split, "--part": part}
+        )
     else:
         if [split, tsv, source or target].count(None) < 2:
             raise UsageError("one test set at a time: --source FILE --target FILE, --tsv FILE, or --split test")
         from clearhead.run.scoring import pairs_to_score, translated
 
         use_threads(threads)
-        pairs, known_language = pairs_to_score(model, source, target, tsv, split, limit)
+        pairs, known_language = pairs_to_score(model, source, target, tsv, split, limit, part)
         language = language or known_language
-        references = [reference for _, reference in pairs]
+        texts, references, parts = [pair.source for pair in pairs], [pair.reference for pair in pairs], _parts(pairs)
         with show.counting("translating", len(pairs)) as done:
-            found = translated(model, [text for text, _ in pairs], beam=beam, device=device, progress=done)
+            found = translated(model, texts, beam=beam, device=device, progress=done)
     if save is not None:
         save.write_text("".join(f"{line}\n" for line in found), encoding="utf-8", newline="\n")
+    from clearhead.evaluate import compare
     from clearhead.evaluate import score as score_texts
     from clearhead.protocols import score_like
 
+    rival = None if against is None else _rival(against, model, texts, beam, limit, device)
     with show.waiting("scoring"):
         scores = score_texts(found, references, target_language=language)
         others = [score_like(name, found, references, target_language=language) for name in like or ()]
-    _print(scores, others, as_json=as_json)
+        of_parts = {
+            name: score_texts([found[row] for row in rows], [references[row] for row in rows], target_language=language)
+            for name, rows in parts.items()
+        }
+        compared = compare(found, rival, references, target_language=language) if rival is not None else []
+    _print(scores, others, of_parts, compared, as_json=as_json)
     if min_bleu is not None and scores.bleu < min_bleu:
         show.fail(f"BLEU {scores.bleu:.2f} is below {min_bleu:g}")
         return 1
@@ -116,11 +136,56 @@ def _compared(
     return list(islice(read_lines(hypotheses), limit)), list(islice(read_lines(target), limit))
 
 
-def _print(scores: Scores, others: Sequence[ProtocolScore], *, as_json: bool) -> None:
+def _rival(
+    against: Path, model: Path | None, texts: Sequence[str], beam: int | None, limit: int | None, device: str
+) -> list[str]:
+    """What the other system makes of the same texts."""
+    if not against.is_dir():
+        return list(islice(read_lines(against), limit))
+    if model is None:
+        raise UsageError("--hypotheses are compared with a file of translations: --against FILE")
+    from clearhead.run.scoring import translated
+
+    with show.counting("translating with the other", len(texts)) as done:
+        return translated(against, texts, beam=beam, device=device, progress=done)
+
+
+def _parts(pairs: Sequence[ToScore]) -> dict[str, list[int]]:
+    """Which rows belong to which part, if there are several."""
+    parts: dict[str, list[int]] = {}
+    for row, pair in enumerate(pairs):
+        if pair.part is not None:
+            parts.setdefault(pair.part, []).append(row)
+    return parts if len(parts) > 1 else {}
+
+
+def _print(
+    scores: Scores,
+    others: Sequence[ProtocolScore],
+    parts: Mapping[str, Scores],
+    compared: Sequence[Comparison],
+    *,
+    as_json: bool,
+) -> None:
     if as_json:
-        tree = scores.as_json() | ({"like": [asdict(other) for other in others]} if others else {})
+        tree = scores.as_json()
+        tree |= {"like": [asdict(other) for other in others]} if others else {}
+        tree |= {"parts": {name: part.as_json() for name, part in parts.items()}} if parts else {}
+        tree |= {"against": [{**asdict(one), "difference": one.difference} for one in compared]} if compared else {}
         sys.stdout.write(json.dumps(tree, ensure_ascii=False) + "\n")
         return
+    _print_scores(scores, others)
+    for part, found in parts.items():
+        sys.stdout.write(f"\n{part}\n")
+        _print_scores(found, ())
+    if compared:
+        sys.stdout.write("\nagainst the other\n")
+    for one in compared:
+        difference = f"{one.difference:+.2f} (the other {one.theirs:.2f}), p = {one.p_value:.4f}"
+        sys.stdout.write(f"{one.metric:<12} {difference}  {one.signature}\n")
+
+
+def _print_scores(scores: Scores, others: Sequence[ProtocolScore]) -> None:
     for name, value, interval, signature in (
         ("BLEU", scores.bleu, scores.bleu_interval, scores.bleu_signature),
         *((f"{other.protocol}", other.bleu, other.interval, other.signature) for other in others),

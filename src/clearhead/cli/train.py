@@ -274,7 +274,7 @@ def _assignment(key: str, value: str) -> str:
 
 def _list_settings(request: Request) -> None:
     """Write every setting as a line of TOML, with its meaning behind it."""
-    from clearhead.config import describe
+    from clearhead.config import describe, to_value
     from clearhead.data.sources import DataConfig
     from clearhead.run.settings import RunConfig
     from clearhead.training.settings import TrainConfig
@@ -286,7 +286,7 @@ def _list_settings(request: Request) -> None:
     tree = config.model_dump()
     for key, _, meaning in describe(RunConfig):
         value = functools.reduce(operator.getitem, key.split("."), tree)
-        line = f"# {key} =" if value is None else f"{key} = {json.dumps(value, ensure_ascii=False)}"
+        line = f"# {key} =" if value is None else f"{key} = {to_value(value)}"
         sys.stdout.write(f"{line:<40} # {' '.join(meaning.split())}\n")
 
 

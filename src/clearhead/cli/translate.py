@@ -48,11 +48,14 @@ def translate(
 ) -> None:
     """Translate texts, a file, or standard input.
 
+    clearhead translate "Ich habe einen Apfel gegessen."
+
     clearhead translate --model runs/de-en "dreiundzwanzig"
 
     clearhead translate --model runs/de-en < input.txt > output.txt
 
-    Order and empty lines are kept; memory stays constant for input of any length.
+    Order and empty lines are kept; memory stays constant for input of any length. Without --model the built-in model
+    is used, German and Chinese to English, or the one in CLEARHEAD_MODEL.
 
     Parameters
     ----------
@@ -89,8 +92,6 @@ def translate(
     loop_guard
         Stop a phrase that repeats without end; on unless switched off.
     """
-    if model is None:
-        raise UsageError("name a model: clearhead translate --model runs/NAME (clearhead train makes one)")
     if texts and input is not None:
         raise UsageError("give texts or --input, not both")
     wished: dict[str, Any] = {

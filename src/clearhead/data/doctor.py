@@ -1,14 +1,15 @@
 """A source of raw pairs comes in; out go a verdict on every pair, a report for people, and the pairs worth keeping.
 
-The doctor reads once and remembers numbers, not texts: a verdict, two 64-bit hashes and two lengths, 25 bytes each, so
+The doctor reads once and remembers numbers, not texts: a verdict, four 64-bit hashes and two lengths, 42 bytes each, so
 that ten million pairs fit into memory. Whoever needs the texts reads the source again through `kept_pairs`.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -16,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.data.alignment import first_break
+from clearhead.data.gist import gist
 from clearhead.data.limits import Limits, judge
 from clearhead.data.reasons import REASONS, Reason
-from clearhead.data.report import Leakage, Report, count_dropped, measure
+from clearhead.data.report import Dropped, Leakage, PartCount, Place, Report, count_dropped, measure
 from clearhead.data.sources import PairSource
 from clearhead.errors import DataError, choose
 
@@ -28,6 +30,8 @@ Progress = Callable[[int], None]
 _PROGRESS_EVERY = 10_000
 _CHUNK = 1 << 20
 _ODD = 0x9E3779B97F4A7C15
+# The letters of "test": a seed of its own, so that the test pairs are not the first to be validated on.
+_TEST_SEED = 0x74657374
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +45,14 @@ class Checkup:
     """A hash of each source text without outer whitespace; that of the empty text if a line could not be read."""
     target_hashes: Hashes
     """The same for each target text."""
+    source_gists: Hashes
+    """A hash of what near duplicates of each source text share."""
+    target_gists: Hashes
+    """The same for each target text."""
+    parts: NDArray[np.uint8]
+    """Which of the source's parts each pair belongs to."""
+    files: tuple[str, ...] = ()
+    """The files of the parts, if the source has several."""
     validation: Checkup | None = None
     """The findings in the validation source, if one was given."""
 
@@ -48,6 +60,10 @@ class Checkup:
     def kept(self) -> NDArray[np.bool_]:
         """Which pairs are kept."""
         return self.reasons == Reason.KEPT
+
+    def place(self, number: int) -> Place:
+        """The file and line of a pair, by its number in the source."""
+        return _place(self.parts, self.files, number)
 
 
 def check(
@@ -57,19 +73,23 @@ def check(
     found = _read(source, limits, progress)
     if limits.drop_duplicates:
         _mark_duplicates(found)
-    _refuse_if_nothing_is_kept(source.name, found)
+    files = tuple(part.tsv for part in source.parts)
+    dropped = count_dropped(found.reasons, partial(_place, found.parts, files))
+    _refuse_if_nothing_is_kept(source.name, found, dropped)
     seen = check(validation, limits, progress=progress) if validation is not None else None
     report = Report(
         name=source.name,
         total=len(found.reasons),
         kept=int(np.count_nonzero(found.reasons == Reason.KEPT)),
-        dropped=count_dropped(found.reasons),
+        dropped=dropped,
         source_lengths=measure(found.source_lengths[found.reasons == Reason.KEPT]),
         target_lengths=measure(found.target_lengths[found.reasons == Reason.KEPT]),
         leakage=_leakage(found, seen) if seen else None,
-        notes=(*source.notes(), *_notes_on_alignment(found), *(seen.report.notes if seen else ())),
+        notes=(*source.notes(), *_notes_on_alignment(found, files), *(seen.report.notes if seen else ())),
+        parts=tuple(_count_part(found, part, file) for part, file in enumerate(files)),
     )
-    return Checkup(report, found.reasons, found.source_hashes, found.target_hashes, seen)
+    hashes = found.source_hashes, found.target_hashes, found.source_gists, found.target_gists
+    return Checkup(report, found.reasons, *hashes, found.parts, files, seen)
 
 
 def kept_pairs(source: PairSource, checkup: Checkup) -> Iterator[tuple[int, str, str]]:
@@ -77,54 +97,81 @@ def kept_pairs(source: PairSource, checkup: Checkup) -> Iterator[tuple[int, str,
     reasons = checkup.reasons.tobytes()
     total = len(reasons)
     number = 0
-    for number, source_text, target_text, _ in source.pairs():
+    for number, source_text, target_text, _, _ in source.pairs():
         if number > total:
             break
         if reasons[number - 1] == Reason.KEPT:
             if source_text is None or target_text is None:
-                raise DataError(f"{source.name} has changed since it was checked: line {number:,} is no longer usable")
+                place = checkup.place(number)
+                raise DataError(f"{source.name} has changed since it was checked: {place} is no longer usable")
             yield number, source_text.strip(), target_text.strip()
     if number != total:
         raise DataError(f"{source.name} has changed since it was checked: it had {total:,} pairs then")
 
 
 def hold_out(
-    checkup: Checkup, amount: int | float | None = None, seed: int = 0, by: str = "source"
+    checkup: Checkup,
+    amount: int | float | None = None,
+    seed: int = 0,
+    by: str = "source",
+    among: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.bool_]:
-    """Choose kept pairs for validation (True): at most a count, or a share below 1, or 5 % and at most 2,000.
+    """Choose kept pairs, or some `among` them (True): at most a count, or a share below 1, or 5 % and at most 2,000.
 
-    Pairs with the same text on the `by` side go together, so that validation stays unseen on that side. The choice
-    depends on the texts and the seed, not on the order of the pairs.
+    Pairs with the same text on the `by` side, but for case, punctuation and spaces, go together, so that what is held
+    out stays unseen on that side. The choice depends on the texts and the seed, not on the order of the pairs; with a
+    share, each text is chosen by itself, so that more data move none of it.
     """
     keys = _scramble(choose(HOLD_OUT_SIDES, by, "side to hold out by")(checkup), seed)
-    groups, sizes = np.unique(keys[checkup.kept], return_counts=True)
+    eligible = checkup.kept if among is None else checkup.kept & among
+    groups, sizes = np.unique(keys[eligible], return_counts=True)
     kept = int(sizes.sum())
+    if isinstance(amount, float) and 0 < amount < 1:
+        chosen = groups[groups < np.uint64(int(amount * 2**64))]
+        if len(chosen) in (0, len(groups)):
+            all_or_none = "all" if len(chosen) else "none"
+            raise DataError(
+                f"cannot hold out {amount:g} of {kept:,} pairs: that is {all_or_none} of them; give a count"
+            )
+        return eligible & _is_among(keys, chosen)
     count = _hold_out_count(amount, kept)
     sizes[sizes > count] = 0
     chosen = groups[(sizes > 0) & (np.cumsum(sizes) <= count)]
     if not len(chosen):
         raise DataError(f"cannot hold out {count:,} of {kept:,} pairs: there are too few different {by} texts")
-    return checkup.kept & _is_among(keys, chosen)
+    return eligible & _is_among(keys, chosen)
+
+
+def hold_out_test(checkup: Checkup, amount: int | float, by: str = "source") -> NDArray[np.bool_]:
+    """Choose kept pairs for the final test (True) by their texts alone, so that no seed ever lets one into training."""
+    return hold_out(checkup, amount, _TEST_SEED, by)
 
 
 class _Found(NamedTuple):
     reasons: NDArray[np.uint8]
     source_hashes: Hashes
     target_hashes: Hashes
+    source_gists: Hashes
+    target_gists: Hashes
     source_lengths: NDArray[np.int32]
     target_lengths: NDArray[np.int32]
+    parts: NDArray[np.uint8]
 
 
 def _read(source: PairSource, limits: Limits, progress: Progress | None) -> _Found:
     reasons = bytearray()
     hashes = bytearray(), bytearray()
+    gists = bytearray(), bytearray()
     lengths = array("i"), array("i")
-    for number, source_text, target_text, reason in source.pairs():
+    parts = bytearray()
+    for number, source_text, target_text, reason, part in source.pairs():
         texts = (source_text or "").strip(), (target_text or "").strip()
         reasons.append(judge(*texts, limits) if reason is Reason.KEPT else reason)
         for side, text in enumerate(texts):
             hashes[side].extend(blake2b(text.encode(), digest_size=8).digest())
+            gists[side].extend(blake2b(gist(text).encode(), digest_size=8).digest())
             lengths[side].append(len(text))
+        parts.append(part)
         if progress and number % _PROGRESS_EVERY == 0:
             progress(number)
     if progress:
@@ -133,8 +180,11 @@ def _read(source: PairSource, limits: Limits, progress: Progress | None) -> _Fou
         np.frombuffer(reasons, dtype=np.uint8),
         np.frombuffer(hashes[0], dtype="<u8"),
         np.frombuffer(hashes[1], dtype="<u8"),
+        np.frombuffer(gists[0], dtype="<u8"),
+        np.frombuffer(gists[1], dtype="<u8"),
         np.frombuffer(lengths[0], dtype=np.int32),
         np.frombuffer(lengths[1], dtype=np.int32),
+        np.frombuffer(parts, dtype=np.uint8),
     )
 
 
@@ -183,20 +233,36 @@ def _leakage(found: _Found, seen: Checkup) -> Leakage:
     )
 
 
-def _notes_on_alignment(found: _Found) -> list[str]:
-    broken = first_break(found.source_lengths, found.target_lengths, (-2, -1, 1, 2))
-    if broken is None:
-        return []
-    source, target = broken.line + max(broken.shift, 0), broken.line + max(-broken.shift, 0)
-    return [f"the two sides seem shifted from around line {broken.line:,} on: source {source:,} fits target {target:,}"]
+def _place(parts: NDArray[np.uint8], files: tuple[str, ...], number: int) -> Place:
+    if not files:
+        return Place(number)
+    part = int(parts[number - 1])
+    return Place(number - int(np.searchsorted(parts, part)), files[part])
 
 
-def _refuse_if_nothing_is_kept(name: str, found: _Found) -> None:
+def _count_part(found: _Found, part: int, file: str) -> PartCount:
+    reasons = found.reasons[found.parts == part]
+    return PartCount(file, len(reasons), int(np.count_nonzero(reasons == Reason.KEPT)))
+
+
+def _notes_on_alignment(found: _Found, files: tuple[str, ...]) -> list[str]:
+    notes = []
+    for part, file in enumerate(files or (None,)):
+        first, stop = np.searchsorted(found.parts, (part, part + 1))
+        broken = first_break(found.source_lengths[first:stop], found.target_lengths[first:stop], (-2, -1, 1, 2))
+        if broken is not None:
+            source, target = broken.line + max(broken.shift, 0), broken.line + max(-broken.shift, 0)
+            where = Place(broken.line, file)
+            notes.append(f"the two sides seem shifted from around {where} on: source {source:,} fits target {target:,}")
+    return notes
+
+
+def _refuse_if_nothing_is_kept(name: str, found: _Found, dropped: Mapping[Reason, Dropped]) -> None:
     if np.any(found.reasons == Reason.KEPT):
         return
     counts = [
-        f"{entry.count:,} × {reason.label} ({REASONS[reason][1]}; first at line {entry.first_line:,})"
-        for reason, entry in count_dropped(found.reasons).items()
+        f"{entry.count:,} × {reason.label} ({REASONS[reason][1]}; first at {entry.place})"
+        for reason, entry in dropped.items()
     ]
     raise DataError(f"no usable pair in {name}: {', '.join(counts) or 'it has none'}")
 
@@ -220,6 +286,6 @@ def _scramble(hashes: Hashes, seed: int) -> Hashes:
 
 
 HOLD_OUT_SIDES: dict[str, Callable[[Checkup], Hashes]] = {
-    "source": lambda checkup: checkup.source_hashes,
-    "target": lambda checkup: checkup.target_hashes,
+    "source": lambda checkup: checkup.source_gists,
+    "target": lambda checkup: checkup.target_gists,
 }

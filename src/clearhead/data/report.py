@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.data.reasons import REASONS, Reason
+
+
+class Place(NamedTuple):
+    """Where a pair was found."""
+
+    line: int
+    file: str | None = None
+    """None where there is only one file, or two that run side by side."""
+
+    def __str__(self) -> str:
+        return f"{self.file} line {self.line:,}" if self.file else f"line {self.line:,}"
+
 
 BUCKET_ENDS = (5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
@@ -19,6 +32,25 @@ class Dropped:
 
     count: int
     first_line: int
+    first_file: str | None = None
+    """Which file the line is in, where there are several."""
+
+    @property
+    def place(self) -> str:
+        return str(Place(self.first_line, self.first_file))
+
+
+@dataclass(frozen=True)
+class PartCount:
+    """How many pairs of one of several files are kept."""
+
+    file: str
+    total: int
+    kept: int
+
+    @property
+    def sentence(self) -> str:
+        return f"of these {self.file}: {self.total:,} pairs, {self.kept:,} kept"
 
 
 @dataclass(frozen=True)
@@ -83,12 +115,17 @@ class Report:
     target_lengths: Lengths
     leakage: Leakage | None = None
     notes: tuple[str, ...] = ()
+    parts: tuple[PartCount, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """The report as plain dictionaries, lists and numbers."""
         tree = asdict(self)
         tree["dropped"] = {reason.label: asdict(entry) for reason, entry in self.dropped.items()}
+        for entry in tree["dropped"].values():
+            if entry["first_file"] is None:
+                del entry["first_file"]
         tree["notes"] = list(self.notes)
+        tree["parts"] = list(tree["parts"])
         for side in ("source_lengths", "target_lengths"):
             tree[side]["histogram"] = list(tree[side]["histogram"])
         return tree
@@ -96,8 +133,9 @@ class Report:
     def lines(self) -> list[str]:
         """The report as a few sentences."""
         lines = [f"{self.name}: {self.total:,} pairs, {self.kept:,} kept ({self.kept_percent} %)"]
+        lines += [part.sentence for part in self.parts]
         for reason, entry in self.dropped.items():
-            lines.append(f"dropped {entry.count:,}: {reason.label}, first at line {entry.first_line:,}")
+            lines.append(f"dropped {entry.count:,}: {reason.label}, first at {entry.place}")
         lines.append(f"source characters: {self.source_lengths.sentence}")
         lines.append(f"target characters: {self.target_lengths.sentence}")
         if self.leakage:
@@ -127,7 +165,8 @@ def measure(lengths: NDArray[np.int32]) -> Lengths:
     )
 
 
-def count_dropped(reasons: NDArray[np.uint8]) -> dict[Reason, Dropped]:
-    """For each reason that occurs: how often, and on which line first."""
-    places = {reason: np.flatnonzero(reasons == reason) for reason in REASONS}
-    return {reason: Dropped(len(found), int(found[0]) + 1) for reason, found in places.items() if len(found)}
+def count_dropped(reasons: NDArray[np.uint8], place: Callable[[int], Place]) -> dict[Reason, Dropped]:
+    """For each reason that occurs: how often, and where first; `place` knows files and lines."""
+    found = {reason: np.flatnonzero(reasons == reason) for reason in REASONS}
+    firsts = {reason: place(int(where[0]) + 1) for reason, where in found.items() if len(where)}
+    return {reason: Dropped(len(found[reason]), first.line, first.file) for reason, first in firsts.items()}

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Any, Literal, NamedTuple, Protocol
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from clearhead.config import Record
+from clearhead.data.augment import Augment
 from clearhead.data.limits import Limits
 from clearhead.data.lines import TextFile
 from clearhead.data.number_split import Split, sample_numbers
@@ -21,11 +22,44 @@ from clearhead.data.sets import set_file
 from clearhead.errors import ConfigError, DataError, choose, did_you_mean
 
 
+def _two_columns(columns: list[int]) -> list[int]:
+    if len(columns) != 2 or min(columns) < 1 or columns[0] == columns[1]:
+        raise ValueError("columns are two different numbers from 1, source and target")
+    return columns
+
+
+class Part(Record):
+    """One of several files that are trained on together."""
+
+    tsv: str
+    """Its pairs, one a line, plain or gzip; columns are separated by tabs, quotes mean nothing."""
+
+    columns: Annotated[list[int], AfterValidator(_two_columns)] = Field(default=[1, 2])
+    """The columns of source and target, counted from 1; other columns are ignored."""
+
+    language: str | None = None
+    """Short name of its source language, such as "de": for the model card, and to score it by itself."""
+
+    repeat: int = Field(default=1, ge=1, le=100)
+    """How often its pairs are seen in each pass over the training data; what is held out is never repeated."""
+
+    @property
+    def name(self) -> str:
+        """What to call it: its language, or else its file."""
+        return self.language or self.stem
+
+    @property
+    def stem(self) -> str:
+        """Its file's name without what comes after the first dot."""
+        return Path(self.tsv).name.partition(".")[0]
+
+
 class DataConfig(Record):
     """Where the pairs come from, and which of them are used."""
 
     kind: str = "files"
-    """`files` (two aligned text files), `tsv` (one tab-separated file) or `numbers` (the built-in number words)."""
+    """`files` (two aligned text files), `tsv` (one tab-separated file), `parts` (several of them) or `numbers` (the
+    built-in number words)."""
 
     dataset: str | None = None
     """A named set, such as "multi30k": file names below are then those of its files (clearhead data list)."""
@@ -57,8 +91,11 @@ class DataConfig(Record):
     test_tsv: str | None = None
     """kind `tsv`: the pairs of the final test."""
 
-    columns: list[int] = Field(default=[1, 2])
+    columns: Annotated[list[int], AfterValidator(_two_columns)] = Field(default=[1, 2])
     """kind `tsv`: the columns of source and target, counted from 1; other columns are ignored."""
+
+    parts: list[Part] = Field(default=[], max_length=100)
+    """kind `parts`: tab-separated files that are trained on together, each with its columns, language and repeat."""
 
     source_language: str | None = None
     """Short name of the source language, such as "de": for the model card; kind `numbers` needs it (default "de")."""
@@ -80,10 +117,18 @@ class DataConfig(Record):
 
     hold_out: int | float | None = Field(default=None, gt=0)
     """Without validation files: how many training pairs to set aside for validation, as a count or as a share below 1;
-    left out, 5 % and at most 2,000."""
+    left out, 5 % and at most 2,000. With a share, each text is chosen by itself: more data move none of it."""
+
+    hold_out_test: int | float | None = Field(default=None, gt=0)
+    """Without test files: how many training pairs to set aside for the final test, as a count or as a share below 1;
+    left out, none. They follow from the texts alone, so that no run, whatever its seed, is trained on them."""
 
     hold_out_by: Literal["source", "target"] = "source"
-    """Pairs with the same text on this side are held out together, so that validation stays unseen."""
+    """Pairs with the same text on this side, but for case, punctuation and spaces, are held out together, so that what
+    is held out stays unseen."""
+
+    augment: Augment = Augment()
+    """Other forms in which some training pairs are also seen."""
 
     limits: Limits = Limits()
     """What a pair must be like to be used."""
@@ -95,34 +140,39 @@ class DataConfig(Record):
             raise ValueError(f"unknown kind of data, {did_you_mean(kind, SOURCES)}")
         return kind
 
-    @field_validator("columns")
-    @classmethod
-    def _columns_are_two(cls, columns: list[int]) -> list[int]:
-        if len(columns) != 2 or min(columns) < 1 or columns[0] == columns[1]:
-            raise ValueError("columns are two different numbers from 1, source and target")
-        return columns
-
     @model_validator(mode="after")
     def _paths_fit_the_kind(self) -> DataConfig:
         for name in sorted(self.model_fields_set):
-            kind = "tsv" if name.endswith("tsv") else "files" if name.endswith(("source", "target")) else self.kind
-            if kind != self.kind and getattr(self, name) is not None:
+            kind = next((kind for ends, kind in _ENDS.items() if name.endswith(ends)), self.kind)
+            if kind != self.kind and getattr(self, name):
                 raise ValueError(f"'{name}' belongs to kind '{kind}', but the kind is '{self.kind}'")
         return self
+
+    @property
+    def source_languages(self) -> list[str]:
+        """The short names of the languages that are translated from, as far as they are known."""
+        named = [self.source_language, *(part.language for part in self.parts)]
+        return list(dict.fromkeys(language for language in named if language))
 
     def path(self, name: str) -> Path:
         """Where a named file lies: in the named set, if there is one."""
         return set_file(self.dataset, name) if self.dataset is not None else Path(name)
 
 
+# Which kind a setting belongs to, by how its name ends; others belong to all kinds.
+_ENDS = {"tsv": "tsv", "source": "files", "target": "files", "parts": "parts"}
+
+
 class RawPair(NamedTuple):
     """One pair as found; a side that cannot be used is None, and `reason` says why."""
 
     number: int
-    """Its line, counted from 1."""
+    """Its place among all pairs, counted from 1; where there is one file, its line."""
     source: str | None
     target: str | None
     reason: Reason = Reason.KEPT
+    part: int = 0
+    """Which of the source's parts it belongs to, counted from 0."""
 
 
 class PairSource(Protocol):
@@ -131,6 +181,10 @@ class PairSource(Protocol):
     @property
     def name(self) -> str:
         """What to call it in messages."""
+
+    @property
+    def parts(self) -> Sequence[Part]:
+        """The files it is made of, if they are more than one side by side."""
 
     @classmethod
     def for_split(cls, config: DataConfig, split: Split) -> PairSource | None:
@@ -148,6 +202,8 @@ class PairSource(Protocol):
 
 class AlignedFiles:
     """Two text files in which equal line numbers belong together."""
+
+    parts: Sequence[Part] = ()
 
     def __init__(self, source: Path, target: Path) -> None:
         self.source = TextFile(source)
@@ -191,6 +247,8 @@ class AlignedFiles:
 class TabSeparated:
     """One text file with source and target in two of its columns."""
 
+    parts: Sequence[Part] = ()
+
     def __init__(self, path: Path, columns: tuple[int, int] = (1, 2)) -> None:
         self.file = TextFile(path)
         self.columns = columns
@@ -224,8 +282,41 @@ class TabSeparated:
         return self.file.notes()
 
 
+class Joined:
+    """Several tab-separated files, one after the other."""
+
+    def __init__(self, parts: Sequence[Part], files: Sequence[TabSeparated]) -> None:
+        self.parts = parts
+        self.files = files
+
+    @classmethod
+    def for_split(cls, config: DataConfig, split: Split) -> Joined | None:
+        if split != "train" or not config.parts:
+            return None
+        columns = ((part.columns[0], part.columns[1]) for part in config.parts)
+        paths = (config.path(part.tsv) for part in config.parts)
+        return cls(config.parts, [TabSeparated(path, pair) for path, pair in zip(paths, columns, strict=True)])
+
+    @property
+    def name(self) -> str:
+        return " + ".join(file.name for file in self.files)
+
+    def pairs(self) -> Iterator[RawPair]:
+        raws = ((part, raw) for part, file in enumerate(self.files) for raw in file.pairs())
+        for number, (part, raw) in enumerate(raws, start=1):
+            yield raw._replace(number=number, part=part)
+
+    def fingerprint(self) -> str:
+        return _fingerprint("parts", *(file.fingerprint() for file in self.files))
+
+    def notes(self) -> list[str]:
+        return [note for file in self.files for note in file.notes()]
+
+
 class NumberWords:
     """The built-in corpus: the same numbers spelled in two languages."""
+
+    parts: Sequence[Part] = ()
 
     def __init__(self, languages: tuple[str, str], split: Split, size: int, largest: int) -> None:
         for language in languages:
@@ -267,7 +358,7 @@ def open_source(config: DataConfig, split: Split) -> PairSource | None:
     """Open a split of the data; validation and test are None if not given, training data must be there."""
     source = choose(SOURCES, config.kind, "kind of data").for_split(config, split)
     if source is None and split == "train":
-        wanted = "data.tsv" if config.kind == "tsv" else "data.source and data.target"
+        wanted = {"tsv": "data.tsv", "parts": "data.parts"}.get(config.kind, "data.source and data.target")
         raise ConfigError(f"no training data: set {wanted}")
     return source
 
@@ -280,4 +371,9 @@ def _text(line: str | Reason) -> str | None:
     return None if isinstance(line, Reason) else line
 
 
-SOURCES: dict[str, type[PairSource]] = {"files": AlignedFiles, "tsv": TabSeparated, "numbers": NumberWords}
+SOURCES: dict[str, type[PairSource]] = {
+    "files": AlignedFiles,
+    "tsv": TabSeparated,
+    "parts": Joined,
+    "numbers": NumberWords,
+}

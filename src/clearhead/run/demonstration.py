@@ -30,7 +30,7 @@ def spelled(number: int) -> str:
 def unseen_numbers(run: Path) -> tuple[list[str], list[str]]:
     """Numbers that were never trained on: German words and English words."""
     pairs, _ = pairs_to_score(run, None, None, None, "test", None)
-    return [source for source, _ in pairs], [target for _, target in pairs]
+    return [pair.source for pair in pairs], [pair.reference for pair in pairs]
 
 
 def look_inside(translator: LoadedTranslator, text: str, picture: Path) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.data.corpus import TokenisedPairs, cache_key, cache_root, corpus_key, open_or_tokenise
-from clearhead.data.doctor import Checkup, check, hold_out, kept_pairs
-from clearhead.data.sources import PairSource, open_source
-from clearhead.errors import DataError
+from clearhead.data.augment import altered
+from clearhead.data.columns import ColumnWriter, read_columns
+from clearhead.data.corpus import Integers, Pair, TokenisedPairs, cache_key, cache_root, corpus_key, open_or_tokenise
+from clearhead.data.doctor import Checkup, check, hold_out, hold_out_test, kept_pairs
+from clearhead.data.sources import DataConfig, PairSource, open_source
+from clearhead.errors import ConfigError, DataError
 from clearhead.run.settings import RunConfig
 from clearhead.text.tokenizer import TokenizerPair
 from clearhead.training.events import Noted
@@ -22,25 +25,59 @@ from clearhead.training.events import Noted
 class Examined:
     """What the doctor found, and which pairs are set aside."""
 
+    config: DataConfig
+    seed: int
     source: PairSource
     validation_source: PairSource | None
     checkup: Checkup
     held_out: NDArray[np.bool_]
+    """Pairs set aside for validation."""
+    tested: NDArray[np.bool_]
+    """Pairs set aside for the final test."""
+
+    @property
+    def trained(self) -> NDArray[np.bool_]:
+        """Which pairs are trained on, as far as they are kept."""
+        return ~(self.held_out | self.tested)
+
+    def pairs(self) -> Iterator[Pair]:
+        """All kept pairs by number, each that is trained on followed by its altered copies."""
+        trained = self.trained
+        for number, source, target in kept_pairs(self.source, self.checkup):
+            yield number, source, target
+            if trained[number - 1]:
+                for changed in altered(source, target, self.config.augment, self.seed):
+                    yield number, *changed
+
+    def repeats(self, numbers: Integers) -> Integers:
+        """How often each pair is seen in a pass over the training data."""
+        of_parts = np.array([part.repeat for part in self.source.parts] or [1])
+        return of_parts[self.checkup.parts[numbers - 1]]
 
     def training_texts(self, side: int) -> Iterator[str]:
-        """One side of the pairs that are trained on."""
-        for pair in kept_pairs(self.source, self.checkup):
-            if not self.held_out[pair[0] - 1]:
-                yield (pair[1], pair[2])[side]
+        """One side of the pairs that are trained on, as often as they are."""
+        trained, repeats = self.trained, self.repeats(np.arange(1, len(self.checkup.reasons) + 1))
+        for number, *texts in self.pairs():
+            if trained[number - 1]:
+                yield from [texts[side]] * int(repeats[number - 1])
+
+    def fingerprint(self) -> str:
+        """The same for the same pairs."""
+        facts = [self.source.fingerprint(), self.config.limits.model_dump_json()]
+        if self.config.augment != type(self.config.augment)():
+            facts += [self.config.augment.model_dump_json(), f"seed {self.seed}"]
+            facts.append(blake2b(self.trained.tobytes(), digest_size=16).hexdigest())
+        return cache_key(*facts)
 
 
 class Ticket(NamedTuple):
-    """Where prepared data lie in the cache: all that another process needs to open them."""
+    """Names in the cache: all that another process needs to open prepared data."""
 
     corpus: str
     validation: str
-    held_out: list[int]
-    """Lines of the corpus that are validated on; none where there are validation data of their own."""
+    """The corpus itself, where pairs of it are set aside."""
+    rows: str
+    """Which of the corpus are trained on, repetitions included, and which are validated on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,20 +86,59 @@ class Prepared:
 
     tokenizers: TokenizerPair
     training: TokenisedPairs
+    """Repetitions and altered copies included."""
     validation: TokenisedPairs
-    ticket: Ticket
+    corpus_at: str
+    validation_at: str
+    rows: tuple[Integers, Integers]
+
+    @property
+    def num_trained(self) -> int:
+        """How many different pairs are trained on."""
+        return len(np.unique(self.training.line_numbers))
+
+    def ticket(self) -> Ticket:
+        """Put into the cache what is not there yet, so that other processes can open the same."""
+        sums = (blake2b(rows.tobytes(), digest_size=16).hexdigest() for rows in self.rows)
+        key = cache_key("rows", self.corpus_at, *sums)
+        if not (cache_root() / key).is_dir():
+            with ColumnWriter(cache_root() / key, {"training": "int64", "validation": "int64"}) as writer:
+                writer.append("training", self.rows[0])
+                writer.append("validation", self.rows[1])
+                writer.finish({})
+        return Ticket(self.corpus_at, self.validation_at, key)
+
+
+def open_prepared(tokenizers: TokenizerPair, ticket: Ticket) -> Prepared:
+    """Open what another process on this host has prepared."""
+    rows = read_columns(cache_root() / ticket.rows).arrays
+    everything = TokenisedPairs.open(cache_root() / ticket.corpus)
+    training, validation = everything.subset(rows["training"]), everything.subset(rows["validation"])
+    if ticket.validation != ticket.corpus:
+        validation = TokenisedPairs.open(cache_root() / ticket.validation)
+    names = ticket.corpus, ticket.validation
+    return Prepared(tokenizers, training, validation, *names, (rows["training"], rows["validation"]))
 
 
 def examine(config: RunConfig) -> Examined:
-    """Read all data once, judge every pair, and set validation pairs aside where none are given."""
-    source = open_source(config.data, "train")
-    validation_source = open_source(config.data, "validation")
+    """Read all data once, judge every pair, and set pairs aside where none are given to validate or test on."""
+    return examine_data(config.data, config.train.seed)
+
+
+def examine_data(data: DataConfig, seed: int) -> Examined:
+    """The same from the settings that decide it, which a finished model remembers."""
+    source = open_source(data, "train")
+    validation_source = open_source(data, "validation")
     assert source is not None
-    checkup = check(source, config.data.limits, validation_source)
-    held_out = np.zeros(len(checkup.reasons), dtype=bool)
+    if data.hold_out_test is not None and open_source(data, "test") is not None:
+        raise ConfigError("there are test data already: leave out data.hold_out_test, or the test files")
+    checkup = check(source, data.limits, validation_source)
+    held_out = tested = np.zeros(len(checkup.reasons), dtype=bool)
+    if data.hold_out_test is not None:
+        tested = hold_out_test(checkup, data.hold_out_test, data.hold_out_by)
     if validation_source is None:
-        held_out = hold_out(checkup, config.data.hold_out, config.train.seed, config.data.hold_out_by)
-    return Examined(source, validation_source, checkup, held_out)
+        held_out = hold_out(checkup, data.hold_out, seed, data.hold_out_by, among=~tested)
+    return Examined(data, seed, source, validation_source, checkup, held_out, tested)
 
 
 def prepare(
@@ -76,44 +152,32 @@ def prepare(
         size = f"{tokenizers.source.vocab_size:,}"
         sizes = size if tokenizers.joint else f"{size} and {tokenizers.target.vocab_size:,}"
         yield Noted(f"tokenizer: {config.tokenizer.kind}, {sizes} entries")
-    everything, corpus_at = _tokenised(config, examined.source, examined.checkup, tokenizers)
-    validation_at = corpus_at
-    held = examined.held_out[everything.line_numbers - 1]
-    training = everything.subset(np.flatnonzero(~held))
-    if examined.validation_source is None:
-        validation = everything.subset(np.flatnonzero(held))
-    else:
-        assert examined.checkup.validation is not None
-        validation, validation_at = _tokenised(
-            config, examined.validation_source, examined.checkup.validation, tokenizers
-        )
+    everything, corpus_at = _tokenised(config, examined.fingerprint(), examined.pairs, tokenizers)
+    numbers = everything.line_numbers
+    trained = np.flatnonzero(examined.trained[numbers - 1])
+    rows = np.repeat(trained, examined.repeats(numbers[trained])), np.flatnonzero(examined.held_out[numbers - 1])
+    training, validation, validation_at = everything.subset(rows[0]), everything.subset(rows[1]), corpus_at
+    if examined.validation_source is not None:
+        given, checkup = examined.validation_source, examined.checkup.validation
+        assert checkup is not None
+        content = cache_key(given.fingerprint(), config.data.limits.model_dump_json())
+        validation, validation_at = _tokenised(config, content, lambda: kept_pairs(given, checkup), tokenizers)
     if everything.dropped_too_long:
         yield Noted(f"dropped {everything.dropped_too_long:,} pairs of more than {config.model.max_len} tokens")
     validated = examined.validation_source or examined.source
     for pairs, name, purpose in ((training, examined.source.name, "train"), (validation, validated.name, "validate")):
         if not len(pairs):
             raise DataError(f"{name}: no pair is left to {purpose} on")
-    yield Noted(f"{len(training):,} pairs to train on, {len(validation):,} to validate on")
-    ticket = Ticket(corpus_at, validation_at, (np.flatnonzero(examined.held_out) + 1).tolist())
-    return Prepared(tokenizers, training, validation, ticket)
-
-
-def open_prepared(tokenizers: TokenizerPair, ticket: Ticket) -> Prepared:
-    """Open what another process on this host has prepared."""
-    everything = TokenisedPairs.open(cache_root() / ticket.corpus)
-    held = np.isin(everything.line_numbers, ticket.held_out)
-    training = everything.subset(np.flatnonzero(~held))
-    if ticket.held_out:
-        validation = everything.subset(np.flatnonzero(held))
-    else:
-        validation = TokenisedPairs.open(cache_root() / ticket.validation)
-    return Prepared(tokenizers, training, validation, ticket)
+    prepared = Prepared(tokenizers, training, validation, corpus_at, validation_at, rows)
+    seen = f" (seen {len(training):,} times a pass)" if len(training) != prepared.num_trained else ""
+    tested = f", {np.count_nonzero(examined.tested):,} to test on" if examined.tested.any() else ""
+    yield Noted(f"{prepared.num_trained:,} pairs to train on{seen}, {len(validation):,} to validate on{tested}")
+    return prepared
 
 
 def _tokenised(
-    config: RunConfig, source: PairSource, checkup: Checkup, tokenizers: TokenizerPair
+    config: RunConfig, content: str, pairs: Callable[[], Iterable[Pair]], tokenizers: TokenizerPair
 ) -> tuple[TokenisedPairs, str]:
     """The pairs, and their name in the cache."""
-    content, max_len = cache_key(source.fingerprint(), config.data.limits.model_dump_json()), config.model.max_len
-    pairs = open_or_tokenise(content, lambda: kept_pairs(source, checkup), tokenizers, max_len=max_len)
-    return pairs, corpus_key(content, tokenizers, max_len)
+    max_len = config.model.max_len
+    return open_or_tokenise(content, pairs, tokenizers, max_len=max_len), corpus_key(content, tokenizers, max_len)

@@ -3,37 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
+from typing import NamedTuple
 
 from clearhead.config import build, read_toml
+from clearhead.data.doctor import kept_pairs
 from clearhead.data.number_split import Split
-from clearhead.data.sources import DataConfig, PairSource, open_source
+from clearhead.data.sources import DataConfig, Part, open_source
 from clearhead.errors import ConfigError, UsageError, choose
+from clearhead.run.preparing import examine_data
 from clearhead.run.using import load
 
 SPLITS: dict[str, Split] = {"validation": "validation", "test": "test"}
 
 
+class ToScore(NamedTuple):
+    """One pair of a test set."""
+
+    source: str
+    reference: str
+    part: str | None = None
+    """The part of the data it comes from, if there are several."""
+
+
+class TrainedOn(NamedTuple):
+    """What a model remembers of its data."""
+
+    data: DataConfig
+    seed: int
+
+
 def pairs_to_score(
-    model: Path, source: Path | None, target: Path | None, tsv: Path | None, split: str | None, limit: int | None
-) -> tuple[list[tuple[str, str]], str | None]:
+    model: Path,
+    source: Path | None,
+    target: Path | None,
+    tsv: Path | None,
+    split: str | None,
+    limit: int | None,
+    part: str | None = None,
+) -> tuple[list[ToScore], str | None]:
     """The source and reference of each test pair, and the target language if the model's training config names it."""
-    trained_on = _training_data(model)
-    pairs_from: PairSource | None
+    trained_on = _trained_on(model)
+    if part is not None and split is None:
+        raise UsageError("--part is one of the parts of a --split")
+    pairs: list[ToScore] | None
     if split is not None:
-        pairs_from = _split(trained_on, split)
+        pairs = _split(trained_on, split, part)
     elif tsv is not None:
-        pairs_from = open_source(DataConfig(kind="tsv", tsv=str(tsv)), "train")
+        pairs = _given(DataConfig(kind="tsv", tsv=str(tsv)), "train")
     elif source is not None and target is not None:
-        pairs_from = open_source(DataConfig(kind="files", source=str(source), target=str(target)), "train")
+        pairs = _given(DataConfig(kind="files", source=str(source), target=str(target)), "train")
     else:
         raise UsageError("say what to score on: --source FILE --target FILE, --tsv FILE, or --split test")
-    assert pairs_from is not None
-    # Every usable pair counts in a score, duplicates included: only what cannot be read is left out.
-    pairs = [
-        (raw.source, raw.target) for raw in pairs_from.pairs() if raw.source is not None and raw.target is not None
-    ]
-    return pairs[:limit], trained_on.target_language if trained_on else None
+    assert pairs is not None
+    return list(islice(pairs, limit)), trained_on.data.target_language if trained_on else None
 
 
 def translated(
@@ -49,16 +73,53 @@ def translated(
     return found
 
 
-def _training_data(model: Path) -> DataConfig | None:
+def _trained_on(model: Path) -> TrainedOn | None:
     for name in ("config.toml", "training_config.toml", "model/training_config.toml"):
         if (model / name).is_file():
-            return build(DataConfig, read_toml(model / name).get("data", {}), str(model / name))
+            tree = read_toml(model / name)
+            data = build(DataConfig, tree.get("data", {}), str(model / name))
+            return TrainedOn(data, int(tree.get("train", {}).get("seed", 1)))
     return None
 
 
-def _split(trained_on: DataConfig | None, split: str) -> PairSource:
+def _given(config: DataConfig, split: Split) -> list[ToScore] | None:
+    """Every usable pair counts in a score, duplicates included: only what cannot be read is left out."""
+    source = open_source(config, split)
+    if source is None:
+        return None
+    return [
+        ToScore(raw.source, raw.target) for raw in source.pairs() if raw.source is not None and raw.target is not None
+    ]
+
+
+def _split(trained_on: TrainedOn | None, split: str, part: str | None) -> list[ToScore]:
     chosen = choose(SPLITS, split, "split")
-    found = open_source(trained_on, chosen) if trained_on is not None else None
-    if found is None:
+    pairs = _given(trained_on.data, chosen) if trained_on is not None else None
+    if pairs is None and trained_on is not None:
+        pairs = _held_out(trained_on, chosen)
+    if pairs is None:
         raise ConfigError(f"the model's training config names no {split} data: use --source and --target")
-    return found
+    if part is None:
+        return pairs
+    assert trained_on is not None
+    if not trained_on.data.parts:
+        raise ConfigError("the model's training data has no parts: leave out --part")
+    names = {name: known.name for known in trained_on.data.parts for name in (known.stem, known.name)}
+    wanted = choose(names, part, "part of the data")
+    return [pair for pair in pairs if pair.part == wanted]
+
+
+def _held_out(trained_on: TrainedOn, split: Split) -> list[ToScore] | None:
+    """The pairs that were set aside in training, found again by the same rule."""
+    data = trained_on.data
+    if split == "test" and data.hold_out_test is None:
+        return None
+    examined = examine_data(data, trained_on.seed)
+    mask = examined.tested if split == "test" else examined.held_out
+    parts: Sequence[Part] = examined.source.parts
+    of_pair = examined.checkup.parts
+    return [
+        ToScore(source, target, parts[of_pair[number - 1]].name if parts else None)
+        for number, source, target in kept_pairs(examined.source, examined.checkup)
+        if mask[number - 1]
+    ]

@@ -83,12 +83,12 @@ def prepare_together(
         assert prepared is not None
         return prepared
     words = team.tell(_to_texts(prepared.tokenizers) if prepared else None)
-    ticket = Ticket(*team.tell(prepared.ticket if prepared else None))
+    ticket = Ticket(*team.tell(prepared.ticket() if prepared else None))
     with team.agreement():
         tokenizers = _from_texts(words)
         if prepared is None and examined is not None:
             prepared = yield from prepare(config, examined, tokenizers)
-            if prepared.ticket != ticket:
+            if prepared.ticket() != ticket:
                 raise DataError("the data on this host are not those of rank 0: copy the same files to every host")
     with team.agreement():
         return prepared or open_prepared(tokenizers, ticket)

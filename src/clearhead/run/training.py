@@ -283,7 +283,7 @@ def _finish(assembled: Assembled, events: Iterator[Event]) -> Iterator[Event]:
                     assembled.model,
                     assembled.prepared.tokenizers,
                     generation=assembled.config.generation.model_dump(),
-                    card=model_card(assembled.config, assembled.model, event, loss, len(assembled.prepared.training)),
+                    card=model_card(assembled.config, assembled.model, event, loss, assembled.prepared.num_trained),
                     training_config=to_toml(assembled.config),
                     tensors=tensors,
                 )

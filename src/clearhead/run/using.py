@@ -19,6 +19,7 @@ from clearhead.generate.step import Hypothesis
 from clearhead.generate.strategies import generate
 from clearhead.models.translator import Translator
 from clearhead.nn.masks import real_tokens
+from clearhead.run.built_in import default_model
 from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from clearhead.text.tokenizer import TokenizerPair, check_encodable
 
@@ -133,9 +134,9 @@ class LoadedTranslator:
         return Translation(text, hypothesis.score, hypothesis.log_prob, hypothesis.finished)
 
 
-def load(path: str | Path, device: str = "auto") -> LoadedTranslator:
-    """Load a model directory, or the best model of a run directory."""
-    stored = load_model(Path(path))
+def load(path: str | Path | None = None, device: str = "auto") -> LoadedTranslator:
+    """Load a model directory, the best model of a run directory, or without a path the built-in model."""
+    stored = load_model(default_model() if path is None else Path(path))
     generation = build(GenerationConfig, stored.generation, str(stored.path / "generation_config.json"))
     return LoadedTranslator(stored.model, stored.tokenizers, generation, device)
 

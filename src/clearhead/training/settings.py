@@ -78,7 +78,9 @@ class TrainConfig(Record):
         if self.steps is None and self.epochs is None:
             raise ValueError("say how long to train: set train.steps or train.epochs")
         if self.optimizer == "muon" and self.sharding != "none":
-            raise ValueError("muon needs whole matrices, and train.sharding cuts them up: use adamw, or sharding = 'none'")
+            raise ValueError(
+                "muon needs whole matrices, and train.sharding cuts them up: use adamw, or sharding = 'none'"
+            )
         if self.average > (self.keep_last if self.average_of == "last" else self.keep_best):
             raise ValueError(f"averaging {self.average} checkpoints needs train.keep_{self.average_of} to be as many")
         return self

@@ -1,0 +1,27 @@
+"""`clearhead pack`: a model in, the same model in half the space out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clearhead.cli import show
+
+
+def pack(model: Path, /, *, out: Path, dtype: str = "float16") -> None:
+    """Write a model directory to be shipped: weights in half precision, everything else as it was.
+
+    clearhead pack runs/de-en --out models/de-en
+
+    Parameters
+    ----------
+    model
+        A model or run directory.
+    out
+        The model directory to write.
+    dtype
+        How the weights are stored: float16, bfloat16 or float32; they are computed with in float32.
+    """
+    from clearhead.run.packing import pack
+
+    size = pack(model, out, dtype)
+    show.note(f"{out}: {size / 1e6:.1f} MB, weights in {dtype}")

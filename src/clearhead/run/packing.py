@@ -1,0 +1,32 @@
+"""A model or run directory in, a smaller model directory with the same weights, ready to be shipped, out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from clearhead.checkpoint import load_model, locate, save_model
+from clearhead.errors import WouldOverwriteError
+from clearhead.run.card import with_section
+
+
+def pack(model: Path, out: Path, dtype: str = "float16") -> int:
+    """Write a model in a shorter number format; how many bytes the directory has comes back."""
+    if out.exists():
+        raise WouldOverwriteError(f"{out} exists: choose another --out")
+    stored = load_model(model)
+    home, _ = locate(model)
+    remark = f"The weights are stored in {dtype} and computed with in float32. Packed by `clearhead pack`."
+    save_model(
+        out,
+        stored.model,
+        stored.tokenizers,
+        generation=stored.generation,
+        card=with_section(_text(home, "README.md"), "Storage", remark),
+        training_config=_text(home, "training_config.toml") or _text(home, "config.toml"),
+        dtype=dtype,
+    )
+    return sum(path.stat().st_size for path in out.iterdir())
+
+
+def _text(home: Path, name: str) -> str:
+    return (home / name).read_text(encoding="utf-8") if (home / name).is_file() else ""

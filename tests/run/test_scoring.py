@@ -1,0 +1,64 @@
+"""The pairs a model is scored on: files that are given, or what was held out of its training data, found again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clearhead.config import to_toml
+from clearhead.errors import ConfigError, UsageError
+from clearhead.run.preparing import examine
+from clearhead.run.scoring import pairs_to_score
+from clearhead.run.settings import RunConfig, resolve
+
+
+def model_on(tmp_path: Path, seed: int = 1, **data: Any) -> RunConfig:
+    """What a model directory remembers of its training on two parts."""
+    for name, word in (("deu", "satz"), ("cmn", "句子")):
+        rows = (f"Sentence {number}.\t{word} {number}.\n" for number in range(200))
+        (tmp_path / f"{name}.txt").write_text("".join(rows), encoding="utf-8")
+    parts = [
+        {"tsv": str(tmp_path / f"{name}.txt"), "columns": [2, 1], "language": language}
+        for name, language in (("deu", "de"), ("cmn", "zh"))
+    ]
+    tree = {"kind": "parts", "parts": parts, "target_language": "en", "hold_out_by": "target", "hold_out": 0.1, **data}
+    config = resolve({"data": tree, "train": {"steps": 1, "seed": seed}})
+    (tmp_path / "training_config.toml").write_text(to_toml(config), encoding="utf-8")
+    return config
+
+
+def held(tmp_path: Path, split: str, part: str | None = None) -> set[str]:
+    pairs, language = pairs_to_score(tmp_path, None, None, None, split, None, part)
+    assert language == "en"
+    return {pair.source for pair in pairs}
+
+
+def test_what_was_held_out_is_found_again(tmp_path: Path) -> None:
+    config = model_on(tmp_path, seed=7, hold_out_test=0.1)
+    examined = examine(config)
+    test, validation = held(tmp_path, "test"), held(tmp_path, "validation")
+    assert (len(test), len(validation)) == (examined.tested.sum(), examined.held_out.sum())
+    assert test and validation and not test & validation
+    assert not (test | validation) & set(examined.training_texts(0))
+
+
+def test_a_part_is_scored_by_itself_by_language_or_file(tmp_path: Path) -> None:
+    model_on(tmp_path, hold_out_test=0.1)
+    everything, german, chinese = held(tmp_path, "test"), held(tmp_path, "test", "de"), held(tmp_path, "test", "cmn")
+    assert german | chinese == everything
+    assert all(text.startswith("satz") for text in german) and all(text.startswith("句子") for text in chinese)
+    with pytest.raises(ConfigError, match="unknown part of the data 'dee': did you mean 'de"):
+        held(tmp_path, "test", "dee")
+
+
+def test_without_a_test_hold_out_there_is_no_test(tmp_path: Path) -> None:
+    model_on(tmp_path)
+    with pytest.raises(ConfigError, match="names no test data"):
+        held(tmp_path, "test")
+
+
+def test_a_part_needs_a_split(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--part is one of the parts of a --split"):
+        pairs_to_score(tmp_path, tmp_path, tmp_path, None, None, None, "de")
