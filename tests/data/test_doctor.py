@@ -48,6 +48,9 @@ class Listed:
     def notes(self) -> list[str]:
         return [f"{self.name} was noted"]
 
+    def share_read(self) -> float:
+        return 0.0
+
 
 def kept(source: PairSource, limits: Limits | None = None) -> list[tuple[int, str, str]]:
     return list(kept_pairs(source, check(source, limits or Limits())))

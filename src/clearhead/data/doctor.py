@@ -6,6 +6,7 @@ that ten million pairs fit into memory. Whoever needs the texts reads the source
 
 from __future__ import annotations
 
+import itertools
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from clearhead.errors import DataError, choose
 Hashes = NDArray[np.uint64]
 Progress = Callable[[int], None]
 
+_AT_ONCE = 500
 _PROGRESS_EVERY = 10_000
 _CHUNK = 1 << 20
 _ODD = 0x9E3779B97F4A7C15
@@ -119,14 +121,18 @@ def _read(source: PairSource, limits: Limits, progress: Progress | None) -> _Fou
     reasons = bytearray()
     hashes = bytearray(), bytearray()
     lengths = array("i"), array("i")
-    for number, source_text, target_text, reason in source.pairs():
-        texts = (source_text or "").strip(), (target_text or "").strip()
-        reasons.append(judge(*texts, limits) if reason is Reason.KEPT else reason)
-        for side, text in enumerate(texts):
-            hashes[side].extend(blake2b(text.encode(), digest_size=8).digest())
-            lengths[side].append(len(text))
-        if progress and number % _PROGRESS_EVERY == 0:
-            progress(number)
+    pairs = source.pairs()
+    while chunk := list(itertools.islice(pairs, _AT_ONCE)):
+        texts = [(pair.source or "").strip() for pair in chunk], [(pair.target or "").strip() for pair in chunk]
+        reasons.extend(
+            judge(one, other, limits) if pair.reason is Reason.KEPT else pair.reason
+            for pair, one, other in zip(chunk, *texts, strict=True)
+        )
+        for side in (0, 1):
+            hashes[side].extend(b"".join([blake2b(text.encode(), digest_size=8).digest() for text in texts[side]]))
+            lengths[side].extend(map(len, texts[side]))
+        if progress and len(reasons) % _PROGRESS_EVERY == 0:
+            progress(len(reasons))
     if progress:
         progress(len(reasons))
     return _Found(
@@ -158,7 +164,8 @@ def _is_among(keys: Hashes, few: Hashes) -> NDArray[np.bool_]:
 def _mark_duplicates(found: _Found) -> None:
     keys = _pair_keys(found.source_hashes, found.target_hashes)
     is_kept = found.reasons == Reason.KEPT
-    in_order = np.sort(keys[is_kept])
+    in_order = keys[is_kept]
+    in_order.sort()
     repeated = np.unique(in_order[1:][in_order[1:] == in_order[:-1]])
     candidates = np.flatnonzero(is_kept & _is_among(keys, repeated))
     _, first = np.unique(keys[candidates], return_index=True)
@@ -214,9 +221,13 @@ def _hold_out_count(amount: int | float | None, kept: int) -> int:
 def _scramble(hashes: Hashes, seed: int) -> Hashes:
     """Another order of the hashes for every seed (the end of splitmix64)."""
     mixed = hashes + np.uint64(seed * _ODD % 2**64)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
+    # In place, for there may be many.
+    mixed ^= mixed >> np.uint64(30)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
 
 
 HOLD_OUT_SIDES: dict[str, Callable[[Checkup], Hashes]] = {

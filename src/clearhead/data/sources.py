@@ -145,6 +145,9 @@ class PairSource(Protocol):
     def notes(self) -> list[str]:
         """What the latest full reading found and repaired."""
 
+    def share_read(self) -> float:
+        """How much of it the reading under way has come through, from 0 to 1."""
+
 
 class AlignedFiles:
     """Two text files in which equal line numbers belong together."""
@@ -187,6 +190,9 @@ class AlignedFiles:
     def notes(self) -> list[str]:
         return self.source.notes() + self.target.notes()
 
+    def share_read(self) -> float:
+        return self.source.share_read
+
 
 class TabSeparated:
     """One text file with source and target in two of its columns."""
@@ -223,6 +229,9 @@ class TabSeparated:
     def notes(self) -> list[str]:
         return self.file.notes()
 
+    def share_read(self) -> float:
+        return self.file.share_read
+
 
 class NumberWords:
     """The built-in corpus: the same numbers spelled in two languages."""
@@ -236,6 +245,7 @@ class NumberWords:
         self.split = split
         self.size = size
         self.largest = largest
+        self._place = 0
 
     @classmethod
     def for_split(cls, config: DataConfig, split: Split) -> NumberWords:
@@ -254,6 +264,7 @@ class NumberWords:
     def pairs(self) -> Iterator[RawPair]:
         source, target = self.languages
         for place, number in enumerate(self.numbers(), start=1):
+            self._place = place
             yield RawPair(place, spell(number, source), spell(number, target))
 
     def fingerprint(self) -> str:
@@ -261,6 +272,9 @@ class NumberWords:
 
     def notes(self) -> list[str]:
         return []
+
+    def share_read(self) -> float:
+        return self._place / self.size
 
 
 def open_source(config: DataConfig, split: Split) -> PairSource | None:
