@@ -92,7 +92,7 @@ def test_a_second_time_nothing_is_tokenised(configure: Configure, monkeypatch: p
     def refuse(*args: object, **options: object) -> None:
         raise AssertionError("tokenised again")
 
-    monkeypatch.setattr("clearhead.data.corpus.tokenise", refuse)
+    monkeypatch.setattr("clearhead.data.corpus.tokenising", refuse)
     again, _ = prepared_from(config)
     assert len(again.training) == len(first.training)
     with pytest.raises(AssertionError, match="tokenised again"):
