@@ -8,7 +8,7 @@ import operator
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -22,7 +22,7 @@ from clearhead.errors import INTERRUPTED, TERMINATED, MissingInputError, UsageEr
 if TYPE_CHECKING:
     from clearhead.run.preparing import Examined
     from clearhead.run.settings import RunConfig
-    from clearhead.training.events import Event
+    from clearhead.training.events import Event, Reading
     from clearhead.training.sizing import Choice
 
 KINDS = ("translator",)
@@ -133,30 +133,33 @@ class Plan(NamedTuple):
 
 
 def _start(request: Request, device: str, stop: Stop) -> Iterator[Event]:
-    with show.waiting("reading the data"):
+    with show.waiting("reading the data") as tell:
         from clearhead.run import training
 
-        plan = _plan(request)
-        events = training.train(plan.config, examined=plan.examined, device=device, stop=stop)
+        plan = _plan(request, tell)
+        events = training.train(plan.config, examined=plan.examined, device=device, stop=stop, progress=tell)
     plan.explain(request.what)
     return events
 
 
 def _resume(request: Request, device: str, stop: Stop) -> Iterator[Event]:
-    with show.waiting("reading the data"):
+    with show.waiting("reading the data") as tell:
         from clearhead.run import training
 
-        return training.resume(_run_directory(request), request.all_assignments, device=device, stop=stop)
+        return training.resume(
+            _run_directory(request), request.all_assignments, device=device, stop=stop, progress=tell
+        )
 
 
 def _rehearse(request: Request, device: str) -> int:
-    with show.waiting("reading the data"):
+    with show.waiting("reading the data") as tell:
         from clearhead.run import training
 
-        plan = _plan(request)
+        plan = _plan(request, tell)
+        events = training.rehearse(plan.config, examined=plan.examined, device=device, progress=tell)
     plan.explain(request.what)
-    for noted in training.rehearse(plan.config, examined=plan.examined, device=device):
-        show.note(noted.message)
+    for _ in show.training(events):
+        pass
     return 0
 
 
@@ -178,10 +181,10 @@ def _run_directory(request: Request) -> Path:
     return out or Path(_read(request).out)
 
 
-def _plan(request: Request) -> Plan:
+def _plan(request: Request, tell: Callable[[Reading], None]) -> Plan:
     """The configuration that the arguments mean, and what is already known of the data."""
     if request.what is None or request.what in KINDS:
-        return _chosen(request)
+        return _chosen(request, tell)
     if Path(request.what).is_dir():
         raise UsageError(f"{request.what} is a directory: to go on with a run, add --resume")
     return Plan(_read(request), None, [])
@@ -202,7 +205,7 @@ def _read(request: Request) -> RunConfig:
     return resolve(read_toml(find_recipe(what)), changes, f"{what} and the command line" if changes else what)
 
 
-def _chosen(request: Request) -> Plan:
+def _chosen(request: Request, tell: Callable[[Reading], None]) -> Plan:
     from clearhead.config import build
     from clearhead.data.sources import DataConfig
     from clearhead.run.choosing import choose_config
@@ -211,7 +214,7 @@ def _chosen(request: Request) -> Plan:
         raise UsageError("say what to train on: --source FILE --target FILE, --tsv FILE, or the name of a recipe")
     kind = "tsv" if "tsv" in request.files else "files"
     data = build(DataConfig, {"kind": kind, **request.files}, "the command line")
-    config, choices, examined = choose_config(data, str(request.out or DEFAULT_OUT), request.assignments)
+    config, choices, examined = choose_config(data, str(request.out or DEFAULT_OUT), request.assignments, tell)
     return Plan(config, examined, choices)
 
 

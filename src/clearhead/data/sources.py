@@ -85,6 +85,10 @@ class DataConfig(Record):
     hold_out_by: Literal["source", "target"] = "source"
     """Pairs with the same text on this side are held out together, so that validation stays unseen."""
 
+    workers: int | None = Field(default=None, ge=1)
+    """How many processes tokenise; left out, one for each core, and one alone for small data. It changes nothing but
+    the time."""
+
     limits: Limits = Limits()
     """What a pair must be like to be used."""
 

@@ -36,7 +36,7 @@ from clearhead.text.specials import PAD_ID
 from clearhead.text.tokenizer import TokenizerPair
 from clearhead.training.averaging import average
 from clearhead.training.estimate import estimate
-from clearhead.training.events import Event, Finished, Noted, Sample
+from clearhead.training.events import Event, Finished, Noted, Reading, Sample
 from clearhead.training.logbook import Logbook
 from clearhead.training.loop import Loop, TrainingState
 from clearhead.training.losses import LOSSES
@@ -66,30 +66,42 @@ def train(
     examined: Examined | None = None,
     device: str = "auto",
     stop: Callable[[], bool] = lambda: False,
+    progress: Callable[[Reading], None] | None = None,
 ) -> Iterator[Event]:
-    """Train from the start; the events say how it goes."""
+    """Train from the start; the events say how it goes, and `progress` hears of the reading before the first."""
     run = Path(config.out)
     if run.exists() and (not run.is_dir() or any(map(_is_worth_keeping, run.iterdir()))):
         raise WouldOverwriteError(f"{run} is not empty: go on with --resume, or choose another --out")
     pick_device(device)
-    return _recorded(run, _train(config, examined or examine(config), device, stop))
+    return _recorded(run, _train(config, examined or examine(config, progress), device, stop))
 
 
-def rehearse(config: RunConfig, *, examined: Examined | None = None, device: str = "auto") -> Iterator[Noted]:
+def rehearse(
+    config: RunConfig,
+    *,
+    examined: Examined | None = None,
+    device: str = "auto",
+    progress: Callable[[Reading], None] | None = None,
+) -> Iterator[Noted | Reading]:
     """All that training would do before its first step: data report, sizes, estimate; nothing is written."""
-    prepared = yield from prepare(config, examined or examine(config))
+    prepared = yield from prepare(config, examined or examine(config, progress))
     yield from estimate(assemble(config, prepared, device).loop)
 
 
 def resume(
-    run: Path, assignments: list[str], *, device: str = "auto", stop: Callable[[], bool] = lambda: False
+    run: Path,
+    assignments: list[str],
+    *,
+    device: str = "auto",
+    stop: Callable[[], bool] = lambda: False,
+    progress: Callable[[Reading], None] | None = None,
 ) -> Iterator[Event]:
     """Go on exactly where the last checkpoint of a run stands."""
     if not (run / "config.toml").is_file():
         raise MissingInputError(f"{run} is not a run directory: it has no config.toml to go on from")
     config = read_config(run / "config.toml", assignments).model_copy(update={"out": str(run)})
     pick_device(device)
-    return _resume(config, examine(config), device, stop)
+    return _resume(config, examine(config, progress), device, stop)
 
 
 def _is_worth_keeping(path: Path) -> bool:
@@ -100,6 +112,7 @@ def _train(
     config: RunConfig, examined: Examined, device: str, stop: Callable[[], bool]
 ) -> Generator[Event, None, None]:
     prepared = yield from prepare(config, examined)
+    del examined  # Of many pairs, its hashes are many bytes.
     assembled = assemble(config, prepared, device, stop)
     yield from estimate(assembled.loop)
     run = Path(config.out)
@@ -121,6 +134,7 @@ def _resume(
         return
     verify_description(run)
     prepared = yield from prepare(config, examined, TokenizerPair.load(run))
+    del examined
     assembled = assemble(config, prepared, device, stop)
     state, notes = assembled.checkpoints.restore()
     # What was changed on the command line holds for the rest of the run, also after the next interruption.
