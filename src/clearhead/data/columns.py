@@ -61,7 +61,7 @@ class ColumnWriter:
                 file.close()
         shutil.rmtree(self._draft, ignore_errors=True)
 
-    def append(self, name: str, data: bytes) -> None:
+    def append(self, name: str, data: bytes | memoryview) -> None:
         """Make one column longer by numbers of its type."""
         with _storage_errors(self._directory):
             self._files[name].write(data)

@@ -1,30 +1,39 @@
 """A source of raw pairs comes in; out go a verdict on every pair, a report for people, and the pairs worth keeping.
 
 The doctor reads once and remembers numbers, not texts: a verdict, two 64-bit hashes and two lengths, 25 bytes each, so
-that ten million pairs fit into memory. Whoever needs the texts reads the source again through `kept_pairs`.
+that ten million pairs fit into memory. Whoever needs the texts reads the source again through `kept_pairs`. What was
+found in many pairs is kept on disk, so that a run that goes on, or the next process of many, need not read them again.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clearhead.data import columns
 from clearhead.data.alignment import first_break
+from clearhead.data.columns import ColumnWriter, read_columns
+from clearhead.data.corpus import cache_key
 from clearhead.data.limits import Limits, judge
 from clearhead.data.reasons import REASONS, Reason
 from clearhead.data.report import Leakage, Report, count_dropped, measure
 from clearhead.data.sources import PairSource
-from clearhead.errors import DataError, choose
+from clearhead.errors import DataError, MissingInputError, StorageError, choose
 
 Hashes = NDArray[np.uint64]
 Progress = Callable[[int], None]
+
+WORTH_STORING = 100_000
+"""Fewer pairs are read again sooner than found on disk."""
 
 _AT_ONCE = 500
 _PROGRESS_EVERY = 10_000
@@ -53,14 +62,19 @@ class Checkup:
 
 
 def check(
-    source: PairSource, limits: Limits, validation: PairSource | None = None, progress: Progress | None = None
+    source: PairSource,
+    limits: Limits,
+    validation: PairSource | None = None,
+    progress: Progress | None = None,
+    cache: Path | None = None,
 ) -> Checkup:
-    """Read all pairs once and judge each; `progress` is told from time to time how many are done."""
-    found = _read(source, limits, progress)
-    if limits.drop_duplicates:
-        _mark_duplicates(found)
+    """Read all pairs once and judge each; `progress` is told from time to time how many are done.
+
+    With a folder for a `cache`, what is found in a large source is stored there, and taken from there the next time.
+    """
+    found, notes = _read(source, limits, progress) if cache is None else _recall(source, limits, progress, cache)
     _refuse_if_nothing_is_kept(source.name, found)
-    seen = check(validation, limits, progress=progress) if validation is not None else None
+    seen = check(validation, limits, progress=progress, cache=cache) if validation is not None else None
     report = Report(
         name=source.name,
         total=len(found.reasons),
@@ -69,7 +83,7 @@ def check(
         source_lengths=measure(found.source_lengths[found.reasons == Reason.KEPT]),
         target_lengths=measure(found.target_lengths[found.reasons == Reason.KEPT]),
         leakage=_leakage(found, seen) if seen else None,
-        notes=(*source.notes(), *_notes_on_alignment(found), *(seen.report.notes if seen else ())),
+        notes=(*notes, *_notes_on_alignment(found), *(seen.report.notes if seen else ())),
     )
     return Checkup(report, found.reasons, found.source_hashes, found.target_hashes, seen)
 
@@ -117,7 +131,26 @@ class _Found(NamedTuple):
     target_lengths: NDArray[np.int32]
 
 
-def _read(source: PairSource, limits: Limits, progress: Progress | None) -> _Found:
+def _recall(source: PairSource, limits: Limits, progress: Progress | None, cache: Path) -> tuple[_Found, list[str]]:
+    directory = cache / cache_key("found", source.fingerprint(), limits.model_dump_json(), str(columns.FORMAT_VERSION))
+    with contextlib.suppress(MissingInputError, StorageError):
+        return _stored(directory)
+    found, notes = _read(source, limits, progress)
+    if len(found.reasons) < WORTH_STORING:
+        return found, notes
+    with ColumnWriter(directory, {name: column.dtype.str for name, column in found._asdict().items()}) as writer:
+        for name, column in found._asdict().items():
+            writer.append(name, column.data)
+        writer.finish({"notes": notes})
+    return _stored(directory)
+
+
+def _stored(directory: Path) -> tuple[_Found, list[str]]:
+    arrays, facts = read_columns(directory)
+    return _Found(**arrays), facts["notes"]
+
+
+def _read(source: PairSource, limits: Limits, progress: Progress | None) -> tuple[_Found, list[str]]:
     reasons = bytearray()
     hashes = bytearray(), bytearray()
     lengths = array("i"), array("i")
@@ -135,13 +168,16 @@ def _read(source: PairSource, limits: Limits, progress: Progress | None) -> _Fou
             progress(len(reasons))
     if progress:
         progress(len(reasons))
-    return _Found(
+    found = _Found(
         np.frombuffer(reasons, dtype=np.uint8),
         np.frombuffer(hashes[0], dtype="<u8"),
         np.frombuffer(hashes[1], dtype="<u8"),
         np.frombuffer(lengths[0], dtype=np.int32),
         np.frombuffer(lengths[1], dtype=np.int32),
     )
+    if limits.drop_duplicates:
+        _mark_duplicates(found)
+    return found, source.notes()
 
 
 def _pair_keys(source_hashes: Hashes, target_hashes: Hashes) -> Hashes:

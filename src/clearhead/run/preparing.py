@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.data.corpus import TokenisedPairs, cache_key, opening_or_tokenising
+from clearhead.data.corpus import TokenisedPairs, cache_key, cache_root, opening_or_tokenising
 from clearhead.data.crew import num_workers
 from clearhead.data.doctor import Checkup, check, hold_out, kept_pairs
 from clearhead.data.sources import PairSource, open_source
@@ -68,7 +68,7 @@ def examine(config: RunConfig, progress: Callable[[Reading], None] | None = None
         if reading is not None and progress is not None:
             progress(reading)
 
-    checkup = check(source, config.data.limits, validation_source, tell)
+    checkup = check(source, config.data.limits, validation_source, tell, cache_root())
     held_out = np.zeros(len(checkup.reasons), dtype=bool)
     if validation_source is None:
         held_out = hold_out(checkup, config.data.hold_out, config.train.seed, config.data.hold_out_by)
