@@ -1,9 +1,9 @@
 """Millions of made-up pairs through checking, tokenising and training, with rate and memory of each stage.
 
-`python benchmarks/corpus.py --millions 10 --folder FOLDER`; every stage is a process of its own. RSS counts mapped pages
-of the tokenised corpus, which are the kernel's page cache: all processes of a machine share them, and they are given up
-when memory is short. Anonymous memory is what a process really needs. Private memory (USS) lies between: mapped pages
-count if no other process happens to map them too.
+`python benchmarks/corpus.py --millions 10 --folder FOLDER`; every stage is a process of its own. RSS counts mapped
+pages of the tokenised corpus, which are the kernel's page cache: all processes of a machine share them, and they are
+given up when memory is short. Anonymous memory is what a process really needs. Private memory (USS) lies between: mapped
+pages count if no other process happens to map them too.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def measure_all(folder: Path, millions: float) -> None:
         f"python benchmarks/corpus.py --millions {millions:g}",
         ("stage", "did", "seconds", "peak RSS, MB", "peak private, MB", "peak anonymous, MB", "processes"),
         rows,
-        f"On {len(os.sched_getaffinity(0))} cores. Memory is that of the largest process of a stage; torch alone is about "
+        f"On {len(os.sched_getaffinity(0))} cores. Memory is that of the largest process of a stage; torch alone takes "
         f"{idle():,.0f} MB of RSS. RSS and private memory count mapped pages of the corpus, which are page cache; "
         f"anonymous memory does not. On disk: {disk}.",
     )

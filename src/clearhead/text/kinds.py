@@ -37,9 +37,9 @@ class TokenizerConfig(Record):
     joint: bool = True
     """One tokenizer for both languages; if false, one for each."""
 
-    sample: int = Field(default=1_000_000, ge=1)
+    sample: int = Field(default=500_000, ge=1)
     """The tokenizer learns from at most so many pairs, evenly spaced over the training data: more cost time and memory
-    and change little."""
+    (about 1 GB for these) and change little."""
 
     @field_validator("kind")
     @classmethod
