@@ -1,9 +1,9 @@
 """Millions of made-up pairs through checking, tokenising and training, with rate and memory of each stage.
 
 `python benchmarks/corpus.py --millions 10 --folder FOLDER`; every stage is a process of its own. RSS counts mapped
-pages of the tokenised corpus, which are the kernel's page cache: all processes of a machine share them, and they are
-given up when memory is short. Anonymous memory is what a process really needs. Private memory (USS) lies between: mapped
-pages count if no other process happens to map them too.
+pages of the tokenised corpus, which are page cache: all processes of a machine share them, and they are given up when
+memory is short. Anonymous memory is what a process really needs. Private memory (USS) lies between: mapped pages count
+if no other process happens to map them too.
 """
 
 from __future__ import annotations
@@ -203,7 +203,8 @@ def compared(workers: int) -> Callable[[Path, int], Figures]:
             began = time.perf_counter()
             tokenise(some, loaded, Path(place) / "pairs", max_len=256, workers=workers)
             seconds = time.perf_counter() - began
-        return {"did": f"{min(COMPARED, pairs) / seconds:,.0f} pairs/s of the first {COMPARED:,}", "seconds": seconds}
+        first = min(COMPARED, pairs)
+        return {"did": f"{first / seconds:,.0f} pairs/s of the first {first:,}", "seconds": seconds}
 
     return stage
 

@@ -1,7 +1,8 @@
 """A number of pairs in, two aligned text files out: sentences of made-up words, the same for the same seed.
 
-Words follow Zipf's law, and the frequent ones are short, as in every language; a translation has a word of its own for
-each word and swaps some neighbours, so there is something to learn. One pair in a hundred came before.
+The frequent words follow Zipf's law and are short, the rare ones fall off faster, as in languages; a translation has
+a word of its own for each word and swaps some neighbours, so there is something to learn. One pair in a hundred came
+before.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 WORDS = 400_000
-TABLE = 1 << 23
+COMMON, RARITY = 6_000, 1.7
+TABLE = 1 << 25
 CHUNK = 50_000
 SWAPPED = 0.15
 REPEATED = 0.01
@@ -63,7 +65,8 @@ def _lines(lines: list[str], repeated: NDArray[np.bool_]) -> list[str]:
 
 def _zipf_table() -> NDArray[np.int32]:
     """Ranks, each as often as Zipf's law has it, so that a draw is one look-up."""
-    weights = 1.0 / np.arange(1, WORDS + 1)
+    ranks = np.arange(1, WORDS + 1)
+    weights = np.where(ranks <= COMMON, 1.0 / ranks, (COMMON / ranks) ** RARITY / COMMON)
     shares = np.cumsum(weights / weights.sum())
     return np.searchsorted(shares, (np.arange(TABLE) + 0.5) / TABLE).astype(np.int32)
 

@@ -69,8 +69,8 @@ def test_memory_for_words_is_bounded_and_forgetting_changes_nothing(monkeypatch:
         texts = [f"word {number} and {number % 3} {'long' * 20}" for number in range(start, start + 10)]
         packed = [np.frombuffer(row, dtype=tokenizer.id_type).tolist() for row in packer.pack(texts)]
         assert packed == [tokenizer.encode(text) for text in texts]
-        assert len(packer._first) + len(packer._later) <= 50 + 50
-    assert not any(len(word) > packing.LONGEST_WORD for word in packer._later)
+        assert len(packer._first) <= 90 and len(packer._later) <= 90
+    assert not any(len(word) > packing.LONGEST_WORD for word in packer._later.young)
 
 
 def test_a_lone_surrogate_is_refused() -> None:

@@ -6,13 +6,14 @@ is the sum of its words. Language repeats itself: looking words up is several ti
 
 from __future__ import annotations
 
+import sys
+from array import array
 from collections.abc import Sequence
 
-import numpy as np
 import tokenizers
 
-MOST_WORDS = 400_000
-"""When so many are remembered, remembering begins anew: about 100 MB."""
+MOST_WORDS = 500_000
+"""When so many are remembered, those that are not used again before as many new ones have come are forgotten."""
 
 LONGEST_WORD = 24
 """Longer ones are rarely words: a whole sentence in Chinese, an address on the net."""
@@ -23,16 +24,15 @@ class Packer:
 
     def __init__(self, engine: tokenizers.Tokenizer, dtype: str) -> None:
         self._engine = engine
-        self._dtype = dtype
-        self._first: dict[str, bytes] = {}
-        self._later: dict[str, bytes] = {}
+        self._letter = {"<u2": "H", "<u4": "I"}[dtype]
+        self._first = _Memory()
+        self._later = _Memory()
         """Words by what follows the space before them."""
 
     def pack(self, texts: Sequence[str]) -> list[bytes]:
         """The ids of each text."""
-        if len(self._first) + len(self._later) > MOST_WORDS:
-            self._first.clear()
-            self._later.clear()
+        for memory in (self._first, self._later):
+            memory.age()
         rows = [self._recall(text) for text in texts]
         unknown = [place for place, row in enumerate(rows) if row is None]
         if unknown:
@@ -47,20 +47,45 @@ class Packer:
     def _recall(self, text: str) -> bytes | None:
         first, *later = text.split(" ")
         try:
-            return self._first[first] + b"".join(map(self._later.__getitem__, later))
+            return self._first.young[first] + b"".join(map(self._later.young.__getitem__, later))
         except KeyError:
             return None
 
     def _learn(self, texts: Sequence[str]) -> None:
         # Two spaces in a row, or one at an end, leave an empty word; such texts are encoded whole.
         words = [text.split(" ") for text in texts]
-        first = list({line[0] for line in words if 0 < len(line[0]) <= LONGEST_WORD} - self._first.keys())
-        later = list(
-            {word for line in words for word in line[1:] if 0 < len(word) <= LONGEST_WORD} - self._later.keys()
-        )
-        self._first.update(zip(first, self._encode(first), strict=True))
-        self._later.update(zip(later, self._encode([f" {word}" for word in later]), strict=True))
+        first = self._first.missing({line[0] for line in words})
+        later = self._later.missing({word for line in words for word in line[1:]})
+        self._first.young.update(zip(first, self._encode(first), strict=True))
+        self._later.young.update(zip(later, self._encode([f" {word}" for word in later]), strict=True))
 
     def _encode(self, texts: Sequence[str]) -> list[bytes]:
         encoded = self._engine.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [np.array(one.ids, dtype=self._dtype).tobytes() for one in encoded]
+        rows = [array(self._letter, one.ids) for one in encoded]
+        if sys.byteorder == "big":
+            for row in rows:
+                row.byteswap()
+        return [row.tobytes() for row in rows]
+
+
+class _Memory:
+    """Words in two generations: what is used passes into the younger one, and the older one is dropped."""
+
+    def __init__(self) -> None:
+        self.young: dict[str, bytes] = {}
+        self._old: dict[str, bytes] = {}
+
+    def __len__(self) -> int:
+        return len(self.young) + len(self._old)
+
+    def age(self) -> None:
+        """Begin a new generation, if this one is large enough."""
+        if len(self.young) >= MOST_WORDS // 2:
+            self._old, self.young = self.young, {}
+
+    def missing(self, words: set[str]) -> list[str]:
+        """Which of some words are to be learnt; those of the older generation come back into the younger one."""
+        words -= self.young.keys()
+        known = words & self._old.keys()
+        self.young.update((word, self._old[word]) for word in known)
+        return [word for word in words - known if 0 < len(word) <= LONGEST_WORD]
