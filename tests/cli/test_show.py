@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from clearhead.cli import show
-from clearhead.training.events import Event, Finished, Noted, Progress, Sample, Saved, Started, Validated
+from clearhead.training.events import Event, Finished, Noted, Progress, Reading, Sample, Saved, Started, Validated
 
 EVENTS: tuple[Event, ...] = (
     Noted("[bold]not markup[/bold] :smile:"),
@@ -54,6 +54,35 @@ def test_on_a_terminal_the_bar_fits_and_the_time_left_is_never_cut(monkeypatch: 
     assert bars
     for bar in bars:
         assert "eta 0:12:31" in bar and ("gnorm" in bar) == (width >= 100)
+
+
+READINGS = (
+    Reading("checking", 1_200_000, None, 81_000.0, 125.0),
+    Reading("tokenising", 2_500_000, 10_000_000, 32_100.0, 233.0),
+    Reading("tokenising", 2_600_000, 10_000_000, 32_100.0, None),
+)
+
+
+def test_in_a_pipe_reading_is_told_seldom(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tuple(show.training(READINGS)) == READINGS
+    assert capsys.readouterr().err == "checking 1,200,000 pairs  81.0k pairs/s  eta 0:02:05\n"
+    monkeypatch.setattr(show, "SELDOM_SECONDS", 0.0)
+    with show.waiting("reading") as tell:
+        for reading in READINGS[1:]:
+            tell(reading)
+    assert capsys.readouterr().err.splitlines() == [
+        "tokenising 2,500,000 of 10,000,000 pairs  32.1k pairs/s  eta 0:03:53",
+        "tokenising 2,600,000 of 10,000,000 pairs  32.1k pairs/s",
+    ]
+
+
+def test_on_a_terminal_reading_moves_the_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = io.StringIO()
+    screen = Console(file=drawn, force_terminal=True, width=100, color_system="standard", _environ={})
+    monkeypatch.setattr(show, "console", lambda: screen)
+    for _ in show.training(READINGS[1:2]):
+        screen.print("")  # Draws the bar again, below.
+    assert "tokenising 2,500,000 of 10,000,000 pairs  32.1k pairs/s  eta 0:03:53" in drawn.getvalue()
 
 
 def test_a_run_that_breaks_off_takes_its_bar_along(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -174,6 +175,19 @@ def test_a_large_epoch_is_planned_as_flat_arrays() -> None:
     assert plan.order.shape == (size,)
     assert np.array_equal(np.sort(plan.order), np.arange(size))
     assert (plan.ends - plan.starts).sum() == size
+
+
+def test_planning_takes_a_few_bytes_a_pair() -> None:
+    size = 100_000
+    lengths = np.random.default_rng(0).integers(1, 100, (2, size)).astype(np.int32)
+    sides = [Sentences(np.zeros(1, np.uint16), np.zeros(size, np.int64), side) for side in lengths]
+    pairs = TokenisedPairs(sides[0], sides[1], np.arange(size), 0)
+    tracemalloc.start()
+    try:
+        epoch_plan(pairs, BatchConfig(), 0, 0)
+        assert tracemalloc.get_traced_memory()[1] / size < 40
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_plan_can_be_dealt_out_to_many_machines() -> None:

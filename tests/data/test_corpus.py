@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,21 @@ def test_progress_hears_how_many_pairs_were_read(tmp_path: Path, monkeypatch: py
     heard: list[int] = []
     tokenise([*PAIRS, (10, "x" * 200, "")], BYTES, tmp_path / "corpus", max_len=100, progress=heard.append)
     assert heard == [2, 4, 5]
+
+
+def test_tokenising_holds_a_chunk_not_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(corpus, "CHUNK", 100)
+    peaks = []
+    for size in (1_000, 8_000):
+        pairs = ((line + 1, f"some words of line {line % 50}", "and others") for line in range(size))
+        tracemalloc.start()
+        try:
+            tokenise(pairs, BYTES, tmp_path / str(size), max_len=100)
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    # The lengths of all sentences, when it is opened: 24 bytes a pair.
+    assert peaks[1] - peaks[0] < 40 * 7_000
 
 
 def test_a_subset_is_a_view_in_the_order_asked_for(stored: Path) -> None:

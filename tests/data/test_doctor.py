@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clearhead.data import doctor
 from clearhead.data.doctor import HOLD_OUT_SIDES, Checkup, check, hold_out, hold_out_test, kept_pairs
 from clearhead.data.limits import Limits, judge
 from clearhead.data.numbers import LANGUAGES
@@ -48,6 +49,9 @@ class Listed:
 
     def notes(self) -> list[str]:
         return [f"{self.name} was noted"]
+
+    def share_read(self) -> float:
+        return 0.0
 
 
 def kept(source: PairSource, limits: Limits | None = None) -> list[tuple[int, str, str]]:
@@ -213,6 +217,51 @@ def test_memory_is_a_few_bytes_a_pair() -> None:
         assert tracemalloc.get_traced_memory()[1] / 30_000 < 100
     finally:
         tracemalloc.stop()
+
+
+@pytest.fixture
+def thrifty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even a few pairs are worth storing."""
+    monkeypatch.setattr(doctor, "WORTH_STORING", 5)
+
+
+class Unread(Listed):
+    """A source that nobody may read."""
+
+    def pairs(self) -> Iterator[RawPair]:
+        raise AssertionError("read again")
+
+
+@pytest.mark.usefixtures("thrifty")
+def test_what_was_found_is_taken_from_the_disk_the_next_time(tmp_path: Path) -> None:
+    pairs = [("a", "x"), ("b", "y"), ("a", "x"), ("", "z"), ("c", "c"), ("d", "w")]
+    plain = check(Listed.of(pairs), Limits())
+    first = check(Listed.of(pairs), Limits(), cache=tmp_path)
+    again = check(Unread([]), Limits(), cache=tmp_path)
+    for found in (first, again):
+        assert found.report == plain.report
+        for name in ("reasons", "source_hashes", "target_hashes"):
+            assert np.array_equal(getattr(found, name), getattr(plain, name))
+    assert np.array_equal(hold_out(again, 1), hold_out(plain, 1))
+    assert list(kept_pairs(Listed.of(pairs), again)) == [(1, "a", "x"), (2, "b", "y"), (6, "d", "w")]
+
+
+@pytest.mark.usefixtures("thrifty")
+def test_other_content_or_limits_or_damage_are_read_anew(tmp_path: Path) -> None:
+    pairs = [(f"a{n}", f"b{n}") for n in range(9)]
+    check(Listed.of(pairs), Limits(), cache=tmp_path)
+    for source, limits in ((Unread([], "other"), Limits()), (Unread([]), Limits(drop_duplicates=False))):
+        with pytest.raises(AssertionError, match="read again"):
+            check(source, limits, cache=tmp_path)
+    (folder,) = tmp_path.iterdir()
+    (folder / "reasons.bin").write_bytes(bytes([1] * 9))
+    assert check(Listed.of(pairs), Limits(), cache=tmp_path).report.kept == 9
+    assert check(Unread([]), Limits(), cache=tmp_path).report.kept == 9
+
+
+def test_few_pairs_are_not_worth_storing(tmp_path: Path) -> None:
+    check(Listed.of([("a", "x")]), Limits(), cache=tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_report_is_plain_json_and_plain_words() -> None:

@@ -44,6 +44,24 @@ def test_lines_are_what_a_split_on_newline_gives(
     assert list(written(tmp_path, content).lines()) == [line.removesuffix("\r") for line in expected]
 
 
+@given(
+    content=st.lists(st.sampled_from([b"a", b"\xc3\xa4", b"\xff", b"\r", b"\x01", b"\n", b"\n", b"xyz "]), min_size=1),
+    block_bytes=st.integers(1, 9),
+)
+def test_lines_read_in_bunches_equal_lines_read_one_by_one(
+    tmp_path_factory: pytest.TempPathFactory, content: list[bytes], block_bytes: int
+) -> None:
+    file = written(tmp_path_factory.mktemp("lines"), b"first\n" + b"".join(content))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lines, "_BLOCK_BYTES", block_bytes)
+        patch.setattr(lines, "MAX_LINE_BYTES", 9)
+        bunched, counts = list(file.lines()), (file.num_lines, file.num_crlf)
+        patch.setattr(lines, "_plain_text", lambda bunch: None)
+        assert bunched == list(file.lines())
+    assert counts == (file.num_lines, file.num_crlf) == (len(bunched), file.num_crlf)
+    assert file.share_read == 1.0
+
+
 @settings(deadline=None)
 @given(st.lists(st.text(st.characters(blacklist_categories=["Cc", "Cs"])), min_size=1))
 def test_every_unicode_line_comes_back_as_it_was_written(

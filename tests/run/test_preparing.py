@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from clearhead.run.preparing import Prepared, examine, examine_data, prepare
 from clearhead.run.settings import RunConfig, resolve
 from clearhead.text.specials import UNK_ID
 from clearhead.text.tokenizer import TokenizerPair
-from clearhead.training.events import Noted
+from clearhead.training.events import Noted, Pace, Reading
 
 PAIRS = [(f"satz {number}", f"sentence {number}") for number in range(50)]
 Configure = Callable[..., RunConfig]
@@ -38,11 +39,13 @@ def configure(tmp_path: Path) -> Configure:
     return make
 
 
-def outcome(steps: Generator[Noted, None, Prepared]) -> tuple[Prepared, list[str]]:
+def outcome(steps: Generator[Noted | Reading, None, Prepared]) -> tuple[Prepared, list[str]]:
     notes = []
     while True:
         try:
-            notes.append(next(steps).message)
+            event = next(steps)
+            if isinstance(event, Noted):
+                notes.append(event.message)
         except StopIteration as end:
             return end.value, notes
 
@@ -92,7 +95,7 @@ def test_a_second_time_nothing_is_tokenised(configure: Configure, monkeypatch: p
     def refuse(*args: object, **options: object) -> None:
         raise AssertionError("tokenised again")
 
-    monkeypatch.setattr("clearhead.data.corpus.tokenise", refuse)
+    monkeypatch.setattr("clearhead.data.corpus.tokenising", refuse)
     again, _ = prepared_from(config)
     assert len(again.training) == len(first.training)
     with pytest.raises(AssertionError, match="tokenised again"):
@@ -209,3 +212,68 @@ def test_the_same_seed_holds_out_the_same_pairs(configure: Configure) -> None:
     assert (examine(config).held_out == examine(config).held_out).all()
     other = config.model_copy(update={"train": config.train.model_copy(update={"seed": 2})})
     assert (examine(config).held_out != examine(other).held_out).any()
+
+
+def test_a_sample_is_evenly_spaced_and_always_the_same(configure: Configure) -> None:
+    examined = examine(configure(hold_out=10))
+    everything = list(examined.training_texts(0))
+    assert len(everything) == examined.num_training_pairs == 40
+    for size in (1, 3, 20, 39):
+        sample = list(examined.training_texts(0, size))
+        assert sample == list(examined.training_texts(0, size)) and len(sample) == size
+        places = [everything.index(text) for text in sample]
+        gaps = {after - before for before, after in pairwise(places)}
+        assert places == sorted(places) and (not gaps or max(gaps) - min(gaps) <= 1)
+    assert list(examined.training_texts(0, 40)) == list(examined.training_texts(0, 10**9)) == everything
+    sides = (list(examined.training_texts(side, 7)) for side in (0, 1))
+    assert all((one, other) in PAIRS for one, other in zip(*sides, strict=True))
+
+
+def test_a_tokenizer_trained_on_a_sample_is_noted(configure: Configure) -> None:
+    config = configure(hold_out=10)
+    sampled = config.model_copy(update={"tokenizer": config.tokenizer.model_copy(update={"sample": 5})})
+    prepared, notes = prepared_from(sampled)
+    assert "the tokenizer learns from a sample of 5 of 40 pairs (tokenizer.sample)" in notes
+    expected = TokenizerPair.train(config.tokenizer, *(examine(config).training_texts(side, 5) for side in (0, 1)))
+    assert prepared.tokenizers.fingerprint() == expected.fingerprint()
+    assert not any("sample" in note for note in prepared_from(config)[1])
+
+
+@pytest.fixture
+def talkative(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every count is told."""
+    monkeypatch.setattr(Pace, "FIRST_AFTER", 0.0)
+    monkeypatch.setattr(Pace, "EVERY", 0.0)
+    monkeypatch.setattr("clearhead.data.corpus.CHUNK", 20)
+
+
+@pytest.mark.usefixtures("talkative")
+def test_how_far_checking_and_tokenising_have_come_is_told(configure: Configure) -> None:
+    config = configure([(f"zeile {number}", f"line {number}") for number in range(50)])
+    told: list[Reading] = []
+    examined = examine(config, told.append)
+    assert [(reading.what, reading.pairs, reading.total_pairs) for reading in told] == [("checking", 50, None)]
+    assert told[0].pairs_per_second > 0 and told[0].seconds_left == 0.0
+    events = list(prepare(config, examined))
+    readings = [event for event in events if isinstance(event, Reading)]
+    assert [(reading.what, reading.pairs, reading.total_pairs) for reading in readings] == [
+        ("tokenising", done, 50) for done in (20, 40, 50)
+    ]
+    assert [reading.seconds_left is not None for reading in readings] == [True] * 3
+    assert readings[-1].seconds_left == 0.0
+    assert any(isinstance(event, Noted) and "tokenised 50 pairs in 0:00:0" in event.message for event in events)
+
+
+def test_work_that_is_done_at_once_is_not_told(configure: Configure) -> None:
+    config = configure()
+    told: list[Reading] = []
+    events = list(prepare(config, examine(config, told.append)))
+    assert told == [] and all(isinstance(event, Noted) for event in events)
+
+
+def test_data_workers_changes_nothing_but_the_processes(configure: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone, _ = prepared_from(configure())
+    monkeypatch.setenv("CLEARHEAD_CACHE", "another-cache")
+    together, _ = prepared_from(configure(workers=2))
+    assert sources(alone, "training") == sources(together, "training")
+    assert alone.training.source_lengths.tolist() == together.training.source_lengths.tolist()

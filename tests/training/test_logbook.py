@@ -9,7 +9,7 @@ from pathlib import Path
 import matplotlib.image
 import pytest
 
-from clearhead.training.events import Event, Finished, Noted, Progress, Sample, Saved, Started, Validated
+from clearhead.training.events import Event, Finished, Noted, Progress, Reading, Sample, Saved, Started, Validated
 from clearhead.training.logbook import Logbook, clock, read_metrics, sentence, short
 
 
@@ -129,3 +129,11 @@ def test_numbers_are_short_and_times_are_clocks() -> None:
         "0", "999", "1.0k", "18.4k", "1.0M", "12.0M",
     ]  # fmt: skip
     assert [clock(seconds) for seconds in (0, 59.9, 60, 86_400)] == ["0:00:00", "0:00:59", "0:01:00", "24:00:00"]
+
+
+def test_how_far_reading_has_come_is_not_written_down(tmp_path: Path) -> None:
+    logbook = Logbook(tmp_path)
+    logbook.record(Reading("tokenising", 5, 10, 2.0, 2.5))
+    logbook.record(Noted("tokenised"))
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 1
+    assert "2.0" not in (tmp_path / "train.log").read_text()

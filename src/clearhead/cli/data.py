@@ -149,13 +149,18 @@ def _parse_columns(text: str) -> list[int]:
 
 def _check(config: DataConfig) -> Checkup:
     from clearhead.data import doctor, sources
+    from clearhead.training.events import Pace
 
     training, validation = sources.open_source(config, "train"), sources.open_source(config, "validation")
     assert training is not None
-    with show.console().status("reading") as status:
-        return doctor.check(
-            training, config.limits, validation, progress=lambda done: status.update(f"{done:,} pairs read")
-        )
+    with show.waiting("reading") as tell:
+        pace = Pace("checking")
+
+        def progress(done: int) -> None:
+            if reading := pace.at(done, training.share_read()):
+                tell(reading)
+
+        return doctor.check(training, config.limits, validation, progress=progress)
 
 
 def _as_json(checkup: Checkup) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,12 +17,15 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from clearhead.training.events import Event
+    from clearhead.training.events import Event, Reading
 
 BAR_WIDTH = 24
 LEAST_BAR_WIDTH = 8
 SPARED = ("gnorm", "lr", "ppl")
 """What a narrow terminal is not told, in this order."""
+
+SELDOM_SECONDS = 10.0
+"""In a pipe, how far reading has come is told no more often."""
 
 _CONTROL = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f]")
 
@@ -97,17 +101,36 @@ def training(events: Iterable[Event]) -> Iterator[Event]:
     if screen.is_terminal:
         yield from _with_bar(events, screen)
     else:
+        seldom = _Seldom()
         for event in events:
-            for line in _lines(event):
-                note(line)
+            if seldom.allows(event):
+                for line in _lines(event):
+                    note(line)
             yield event
+
+
+class _Seldom:
+    """Lets all events pass, but of those that tell how far reading has come only one now and then."""
+
+    def __init__(self) -> None:
+        self._due = 0.0
+
+    def allows(self, event: Event) -> bool:
+        from clearhead.training.events import Reading
+
+        now = time.monotonic()
+        if isinstance(event, Reading):
+            if now < self._due:
+                return False
+            self._due = now + SELDOM_SECONDS
+        return True
 
 
 def _with_bar(events: Iterable[Event], screen: Console) -> Iterator[Event]:
     from rich.progress import BarColumn, Progress, TextColumn
 
     from clearhead.training.events import Progress as StepProgress
-    from clearhead.training.events import Started
+    from clearhead.training.events import Reading, Started
     from clearhead.training.logbook import sentence
 
     width = min(BAR_WIDTH, max(LEAST_BAR_WIDTH, screen.width - 90))
@@ -118,6 +141,8 @@ def _with_bar(events: Iterable[Event], screen: Console) -> Iterator[Event]:
             if isinstance(event, StepProgress):
                 told = fitted(sentence(event), screen.width - width - 2)
                 bar.update(task, total=event.total_steps, completed=event.step, description=told)
+            elif isinstance(event, Reading):
+                bar.update(task, total=event.total_pairs, completed=event.pairs, description=sentence(event))
             else:
                 if isinstance(event, Started):
                     bar.update(task, total=event.total_steps, completed=event.step, description="first steps")
@@ -154,10 +179,21 @@ def _lines(event: Event) -> list[str]:
 
 
 @contextmanager
-def waiting(what: str) -> Iterator[None]:
-    """Something that moves on a terminal while there is nothing to count."""
-    with console().status(what):
-        yield
+def waiting(what: str) -> Iterator[Callable[[Reading], None]]:
+    """Something that moves on a terminal; call the yielded function with how far reading has come."""
+    from clearhead.training.logbook import sentence
+
+    screen = console()
+    seldom = _Seldom()
+    with screen.status(what) as status:
+
+        def tell(reading: Reading) -> None:
+            if screen.is_terminal:
+                status.update(sentence(reading))
+            elif seldom.allows(reading):
+                note(sentence(reading))
+
+        yield tell
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from clearhead.run.preparing import Examined
     from clearhead.run.settings import RunConfig
     from clearhead.training.distributed import Team
-    from clearhead.training.events import Event
+    from clearhead.training.events import Event, Reading
     from clearhead.training.sizing import Choice
 
 KINDS = ("translator",)
@@ -153,31 +153,31 @@ class Plan(NamedTuple):
 
 
 def _start(request: Request, device: str, stop: Stop) -> Iterator[Event]:
-    with show.waiting("reading the data"):
+    with show.waiting("reading the data") as tell:
         from clearhead.run import together
 
         team = together.join(device)
         with team.working():
-            plan, events = _begin(team, request, stop)
+            plan, events = _begin(team, request, stop, tell)
     plan.explain(request.what)
     return events
 
 
-def _begin(team: Team, request: Request, stop: Stop) -> tuple[Plan, Iterator[Event]]:
+def _begin(team: Team, request: Request, stop: Stop, tell: Callable[[Reading], None]) -> tuple[Plan, Iterator[Event]]:
     """Plan a run and begin it; where sizes are to be chosen, the first process chooses for all."""
     from clearhead.run import together, training
 
     plan: Plan | None = None
     with team.agreement():
         if team.leads or not _is_open(request.what):
-            plan = _plan(request)
+            plan = _plan(request, tell)
     config = together.agree_on(team, plan.config if plan else None)
     plan = plan or Plan(config, None, [])
-    return plan, training.train(config, examined=plan.examined, stop=stop, team=team)
+    return plan, training.train(config, examined=plan.examined, stop=stop, team=team, progress=tell)
 
 
 def _resume(request: Request, device: str, stop: Stop) -> Iterator[Event]:
-    with show.waiting("reading the data"):
+    with show.waiting("reading the data") as tell:
         from clearhead.run import together, training
 
         team, found = together.join(device), None
@@ -189,8 +189,8 @@ def _resume(request: Request, device: str, stop: Stop) -> Iterator[Event]:
                     found = [str(run), is_named or (run / "config.toml").is_file()]
             place, has_begun = team.tell(found)
             if has_begun:
-                return training.resume(Path(place), request.all_assignments, stop=stop, team=team)
-            plan, events = _begin(team, request, stop)
+                return training.resume(Path(place), request.all_assignments, stop=stop, team=team, progress=tell)
+            plan, events = _begin(team, request, stop, tell)
     plan.explain(request.what)
     return events
 
@@ -201,13 +201,14 @@ def _is_open(what: str | None) -> bool:
 
 
 def _rehearse(request: Request, device: str) -> int:
-    with show.waiting("reading the data"):
+    with show.waiting("reading the data") as tell:
         from clearhead.run import training
 
-        plan = _plan(request)
+        plan = _plan(request, tell)
+        events = training.rehearse(plan.config, examined=plan.examined, device=device, progress=tell)
     plan.explain(request.what)
-    for noted in training.rehearse(plan.config, examined=plan.examined, device=device):
-        show.note(noted.message)
+    for _ in show.training(events):
+        pass
     return 0
 
 
@@ -229,11 +230,11 @@ def _run_directory(request: Request) -> Path:
     return out or Path(_read(request).out)
 
 
-def _plan(request: Request) -> Plan:
+def _plan(request: Request, tell: Callable[[Reading], None]) -> Plan:
     """The configuration that the arguments mean, and what is already known of the data."""
     what = request.what
     if what is None or what in KINDS:
-        return _chosen(request)
+        return _chosen(request, tell)
     if Path(what).is_dir():
         raise UsageError(f"{what} is a directory: to go on with a run, add --resume")
     return Plan(_read(request), None, [])
@@ -254,7 +255,7 @@ def _read(request: Request) -> RunConfig:
     return resolve(read_toml(find_recipe(what)), changes, f"{what} and the command line" if changes else what)
 
 
-def _chosen(request: Request) -> Plan:
+def _chosen(request: Request, tell: Callable[[Reading], None]) -> Plan:
     from clearhead.config import build
     from clearhead.data.sources import DataConfig
     from clearhead.run.choosing import choose_config
@@ -263,7 +264,7 @@ def _chosen(request: Request) -> Plan:
         raise UsageError("say what to train on: --source FILE --target FILE, --tsv FILE, or the name of a recipe")
     kind = "tsv" if "tsv" in request.files else "files"
     data = build(DataConfig, {"kind": kind, **request.files}, "the command line")
-    config, choices, examined = choose_config(data, str(request.out or DEFAULT_OUT), request.assignments)
+    config, choices, examined = choose_config(data, str(request.out or DEFAULT_OUT), request.assignments, tell)
     return Plan(config, examined, choices)
 
 

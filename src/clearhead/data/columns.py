@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -61,9 +61,8 @@ class ColumnWriter:
                 file.close()
         shutil.rmtree(self._draft, ignore_errors=True)
 
-    def append(self, name: str, numbers: Iterable[int]) -> None:
-        """Make one column longer."""
-        data = np.fromiter(numbers, dtype=self._dtypes[name]).tobytes()
+    def append(self, name: str, data: bytes | memoryview) -> None:
+        """Make one column longer by numbers of its type."""
         with _storage_errors(self._directory):
             self._files[name].write(data)
         self._sums[name].update(data)

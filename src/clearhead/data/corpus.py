@@ -8,27 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.data import columns
 from clearhead.data.columns import ColumnWriter, read_columns
-from clearhead.errors import DataError, MissingInputError, StorageError
-from clearhead.text import Tokenizer, TokenizerPair
+from clearhead.data.crew import Pair, encoded
+from clearhead.errors import MissingInputError, StorageError
+from clearhead.text import TokenizerPair
 
 CHUNK = 4096
 
-Pair = tuple[int, str, str]
-Rows = list[list[int]]
 Integers = NDArray[np.integer[Any]]
 Progress = Callable[[int], None]
+Result = TypeVar("Result")
 
 
 class Sentences(NamedTuple):
@@ -121,6 +120,7 @@ def open_or_tokenise(
     *,
     max_len: int,
     root: Path | None = None,
+    workers: int = 1,
     progress: Progress | None = None,
 ) -> TokenisedPairs:
     """Open the cached corpus; build it if it is not there or is damaged.
@@ -128,10 +128,24 @@ def open_or_tokenise(
     `content` stands for what `pairs()` yields: the `cache_key` of the data's fingerprint and the filter settings.
     Tokenizers, `max_len` and format are added to the key here, so they cannot be forgotten.
     """
+    steps = opening_or_tokenising(content, pairs, tokenizers, max_len=max_len, root=root, workers=workers)
+    return driven(steps, progress)
+
+
+def opening_or_tokenising(
+    content: str,
+    pairs: Callable[[], Iterable[Pair]],
+    tokenizers: TokenizerPair,
+    *,
+    max_len: int,
+    root: Path | None = None,
+    workers: int = 1,
+) -> Generator[int, None, TokenisedPairs]:
+    """`open_or_tokenise` as it goes: how many pairs have been read is yielded, the corpus is returned."""
     directory = (root or cache_root()) / corpus_key(content, tokenizers, max_len)
     with contextlib.suppress(MissingInputError, StorageError):
         return TokenisedPairs.open(directory)
-    return tokenise(pairs(), tokenizers, directory, max_len=max_len, progress=progress)
+    return (yield from tokenising(pairs(), tokenizers, directory, max_len=max_len, workers=workers))
 
 
 def tokenise(
@@ -140,27 +154,49 @@ def tokenise(
     directory: Path,
     *,
     max_len: int,
+    workers: int = 1,
     progress: Progress | None = None,
 ) -> TokenisedPairs:
     """Encode (line number, source, target) triples, a chunk at a time, into a folder that appears only when whole.
 
     A pair is dropped, and counted, if a side with its `</s>` is longer than `max_len`, the longest a model takes.
-    `progress` hears how many pairs have been read. A whole corpus that is already in `directory` is kept and opened:
-    folders are named after their content, and another process may have been faster.
+    `progress` hears how many pairs have been read. Any number of `workers`, which are processes, writes the same bytes.
+    A whole corpus that is already in `directory` is kept and opened: folders are named after their content, and another
+    process may have been faster.
     """
-    read = kept = 0
-    with ColumnWriter(directory, _dtypes(tokenizers)) as writer:
+    return driven(tokenising(pairs, tokenizers, directory, max_len=max_len, workers=workers), progress)
+
+
+def tokenising(
+    pairs: Iterable[Pair], tokenizers: TokenizerPair, directory: Path, *, max_len: int, workers: int = 1
+) -> Generator[int, None, TokenisedPairs]:
+    """`tokenise` as it goes: how many pairs have been read is yielded, the corpus is returned."""
+    read = dropped = 0
+    with (
+        ColumnWriter(directory, _dtypes(tokenizers)) as writer,
+        contextlib.closing(encoded(pairs, tokenizers, max_len, workers, CHUNK)) as chunks,
+    ):
         sides = _SideWriter(writer, "source"), _SideWriter(writer, "target")
-        for chunk in _chunks(pairs):
-            source, target, lines = _encode(chunk, tokenizers, max_len)
-            for side, rows in zip(sides, (source, target), strict=True):
-                side.append(rows)
-            writer.append("line_numbers", lines)
-            read, kept = read + len(chunk), kept + len(lines)
-            if progress is not None:
-                progress(read)
-        writer.finish({"dropped_too_long": read - kept})
+        for chunk in chunks:
+            sides[0].append(chunk.source_ids, chunk.source_lengths)
+            sides[1].append(chunk.target_ids, chunk.target_lengths)
+            writer.append("line_numbers", chunk.line_numbers)
+            dropped += chunk.dropped
+            read += chunk.dropped + len(chunk.line_numbers) // np.dtype("<i8").itemsize
+            yield read
+        writer.finish({"dropped_too_long": dropped})
     return TokenisedPairs.open(directory)
+
+
+def driven(steps: Generator[int, None, Result], progress: Progress | None) -> Result:
+    """Let steps run to their end, telling `progress` of each."""
+    while True:
+        try:
+            done = next(steps)
+        except StopIteration as end:
+            return cast(Result, end.value)
+        if progress is not None:
+            progress(done)
 
 
 class _SideWriter:
@@ -168,44 +204,15 @@ class _SideWriter:
 
     def __init__(self, writer: ColumnWriter, side: str) -> None:
         self._writer, self._side, self._end = writer, side, 0
-        writer.append(f"{side}_offsets", [0])
+        writer.append(f"{side}_offsets", bytes(np.dtype("<i8").itemsize))
 
-    def append(self, rows: Rows) -> None:
-        ends = list(itertools.accumulate(map(len, rows), initial=self._end))
-        self._writer.append(f"{self._side}_ids", itertools.chain.from_iterable(rows))
-        self._writer.append(f"{self._side}_offsets", ends[1:])
-        self._end = ends[-1]
+    def append(self, ids: bytes, lengths: bytes) -> None:
+        ends = self._end + np.cumsum(np.frombuffer(lengths, dtype="<i4"), dtype="<i8")
+        self._writer.append(f"{self._side}_ids", ids)
+        self._writer.append(f"{self._side}_offsets", ends.tobytes())
+        self._end = int(ends[-1]) if len(ends) else self._end
 
 
 def _dtypes(tokenizers: TokenizerPair) -> dict[str, str]:
-    ids = {
-        f"{side}_ids": "<u2" if tokenizer.vocab_size <= 2**16 else "<u4"
-        for side, tokenizer in (("source", tokenizers.source), ("target", tokenizers.target))
-    }
+    ids = {"source_ids": tokenizers.source.id_type, "target_ids": tokenizers.target.id_type}
     return {**ids, "source_offsets": "<i8", "target_offsets": "<i8", "line_numbers": "<i8"}
-
-
-def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    rest = iter(pairs)
-    while chunk := list(itertools.islice(rest, CHUNK)):
-        yield chunk
-
-
-def _encode(chunk: Sequence[Pair], tokenizers: TokenizerPair, max_len: int) -> tuple[Rows, Rows, list[int]]:
-    lines = [line for line, _, _ in chunk]
-    sources = _encode_side(tokenizers.source, lines, [source for _, source, _ in chunk])
-    targets = _encode_side(tokenizers.target, lines, [target for _, _, target in chunk])
-    kept = [row for row in range(len(chunk)) if max(len(sources[row]), len(targets[row])) < max_len]
-    return [sources[row] for row in kept], [targets[row] for row in kept], [lines[row] for row in kept]
-
-
-def _encode_side(tokenizer: Tokenizer, lines: Sequence[int], texts: Sequence[str]) -> Rows:
-    try:
-        return tokenizer.encode_batch(texts)
-    except DataError:
-        for line, text in zip(lines, texts, strict=True):
-            try:
-                tokenizer.encode(text)
-            except DataError as error:
-                raise DataError(f"line {line}: {error}") from None
-        raise

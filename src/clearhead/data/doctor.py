@@ -1,32 +1,43 @@
 """A source of raw pairs comes in; out go a verdict on every pair, a report for people, and the pairs worth keeping.
 
 The doctor reads once and remembers numbers, not texts: a verdict, four 64-bit hashes and two lengths, 42 bytes each, so
-that ten million pairs fit into memory. Whoever needs the texts reads the source again through `kept_pairs`.
+that ten million pairs fit into memory. Whoever needs the texts reads the source again through `kept_pairs`. What was
+found in many pairs is kept on disk, so that a run that goes on, or the next process of many, need not read them again.
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from array import array
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from clearhead.data import columns
 from clearhead.data.alignment import first_break
+from clearhead.data.columns import ColumnWriter, read_columns
+from clearhead.data.corpus import cache_key
 from clearhead.data.gist import gist
 from clearhead.data.limits import Limits, judge
 from clearhead.data.reasons import REASONS, Reason
 from clearhead.data.report import Dropped, Leakage, PartCount, Place, Report, count_dropped, measure
 from clearhead.data.sources import PairSource
-from clearhead.errors import DataError, choose
+from clearhead.errors import DataError, MissingInputError, StorageError, choose
 
 Hashes = NDArray[np.uint64]
 Progress = Callable[[int], None]
 
+WORTH_STORING = 100_000
+"""Fewer pairs are read again sooner than found on disk."""
+
+_AT_ONCE = 500
 _PROGRESS_EVERY = 10_000
 _CHUNK = 1 << 20
 _ODD = 0x9E3779B97F4A7C15
@@ -67,16 +78,21 @@ class Checkup:
 
 
 def check(
-    source: PairSource, limits: Limits, validation: PairSource | None = None, progress: Progress | None = None
+    source: PairSource,
+    limits: Limits,
+    validation: PairSource | None = None,
+    progress: Progress | None = None,
+    cache: Path | None = None,
 ) -> Checkup:
-    """Read all pairs once and judge each; `progress` is told from time to time how many are done."""
-    found = _read(source, limits, progress)
-    if limits.drop_duplicates:
-        _mark_duplicates(found)
+    """Read all pairs once and judge each; `progress` is told from time to time how many are done.
+
+    With a folder for a `cache`, what is found in a large source is stored there, and taken from there the next time.
+    """
+    found, notes = _read(source, limits, progress) if cache is None else _recall(source, limits, progress, cache)
     files = tuple(part.tsv for part in source.parts)
     dropped = count_dropped(found.reasons, partial(_place, found.parts, files))
     _refuse_if_nothing_is_kept(source.name, found, dropped)
-    seen = check(validation, limits, progress=progress) if validation is not None else None
+    seen = check(validation, limits, progress=progress, cache=cache) if validation is not None else None
     report = Report(
         name=source.name,
         total=len(found.reasons),
@@ -85,7 +101,7 @@ def check(
         source_lengths=measure(found.source_lengths[found.reasons == Reason.KEPT]),
         target_lengths=measure(found.target_lengths[found.reasons == Reason.KEPT]),
         leakage=_leakage(found, seen) if seen else None,
-        notes=(*source.notes(), *_notes_on_alignment(found, files), *(seen.report.notes if seen else ())),
+        notes=(*notes, *_notes_on_alignment(found, files), *(seen.report.notes if seen else ())),
         parts=tuple(_count_part(found, part, file) for part, file in enumerate(files)),
     )
     hashes = found.source_hashes, found.target_hashes, found.source_gists, found.target_gists
@@ -158,25 +174,48 @@ class _Found(NamedTuple):
     parts: NDArray[np.uint8]
 
 
-def _read(source: PairSource, limits: Limits, progress: Progress | None) -> _Found:
+def _recall(source: PairSource, limits: Limits, progress: Progress | None, cache: Path) -> tuple[_Found, list[str]]:
+    directory = cache / cache_key("found", source.fingerprint(), limits.model_dump_json(), str(columns.FORMAT_VERSION))
+    with contextlib.suppress(MissingInputError, StorageError):
+        return _stored(directory)
+    found, notes = _read(source, limits, progress)
+    if len(found.reasons) < WORTH_STORING:
+        return found, notes
+    with ColumnWriter(directory, {name: column.dtype.str for name, column in found._asdict().items()}) as writer:
+        for name, column in found._asdict().items():
+            writer.append(name, column.data)
+        writer.finish({"notes": notes})
+    return _stored(directory)
+
+
+def _stored(directory: Path) -> tuple[_Found, list[str]]:
+    arrays, facts = read_columns(directory)
+    return _Found(**arrays), facts["notes"]
+
+
+def _read(source: PairSource, limits: Limits, progress: Progress | None) -> tuple[_Found, list[str]]:
     reasons = bytearray()
     hashes = bytearray(), bytearray()
     gists = bytearray(), bytearray()
     lengths = array("i"), array("i")
     parts = bytearray()
-    for number, source_text, target_text, reason, part in source.pairs():
-        texts = (source_text or "").strip(), (target_text or "").strip()
-        reasons.append(judge(*texts, limits) if reason is Reason.KEPT else reason)
-        for side, text in enumerate(texts):
-            hashes[side].extend(blake2b(text.encode(), digest_size=8).digest())
-            gists[side].extend(blake2b(gist(text).encode(), digest_size=8).digest())
-            lengths[side].append(len(text))
-        parts.append(part)
-        if progress and number % _PROGRESS_EVERY == 0:
-            progress(number)
+    pairs = source.pairs()
+    while chunk := list(itertools.islice(pairs, _AT_ONCE)):
+        texts = [(pair.source or "").strip() for pair in chunk], [(pair.target or "").strip() for pair in chunk]
+        reasons.extend(
+            judge(one, other, limits) if pair.reason is Reason.KEPT else pair.reason
+            for pair, one, other in zip(chunk, *texts, strict=True)
+        )
+        for side in (0, 1):
+            hashes[side].extend(b"".join([blake2b(text.encode(), digest_size=8).digest() for text in texts[side]]))
+            gists[side].extend(b"".join([blake2b(gist(text).encode(), digest_size=8).digest() for text in texts[side]]))
+            lengths[side].extend(map(len, texts[side]))
+        parts.extend([pair.part for pair in chunk])
+        if progress and len(reasons) % _PROGRESS_EVERY == 0:
+            progress(len(reasons))
     if progress:
         progress(len(reasons))
-    return _Found(
+    found = _Found(
         np.frombuffer(reasons, dtype=np.uint8),
         np.frombuffer(hashes[0], dtype="<u8"),
         np.frombuffer(hashes[1], dtype="<u8"),
@@ -186,6 +225,9 @@ def _read(source: PairSource, limits: Limits, progress: Progress | None) -> _Fou
         np.frombuffer(lengths[1], dtype=np.int32),
         np.frombuffer(parts, dtype=np.uint8),
     )
+    if limits.drop_duplicates:
+        _mark_duplicates(found)
+    return found, source.notes()
 
 
 def _pair_keys(source_hashes: Hashes, target_hashes: Hashes) -> Hashes:
@@ -208,7 +250,8 @@ def _is_among(keys: Hashes, few: Hashes) -> NDArray[np.bool_]:
 def _mark_duplicates(found: _Found) -> None:
     keys = _pair_keys(found.source_hashes, found.target_hashes)
     is_kept = found.reasons == Reason.KEPT
-    in_order = np.sort(keys[is_kept])
+    in_order = keys[is_kept]
+    in_order.sort()
     repeated = np.unique(in_order[1:][in_order[1:] == in_order[:-1]])
     candidates = np.flatnonzero(is_kept & _is_among(keys, repeated))
     _, first = np.unique(keys[candidates], return_index=True)
@@ -280,9 +323,13 @@ def _hold_out_count(amount: int | float | None, kept: int) -> int:
 def _scramble(hashes: Hashes, seed: int) -> Hashes:
     """Another order of the hashes for every seed (the end of splitmix64)."""
     mixed = hashes + np.uint64(seed * _ODD % 2**64)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return mixed ^ (mixed >> np.uint64(31))
+    # In place, for there may be many.
+    mixed ^= mixed >> np.uint64(30)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    mixed ^= mixed >> np.uint64(27)
+    mixed *= np.uint64(0x94D049BB133111EB)
+    mixed ^= mixed >> np.uint64(31)
+    return mixed
 
 
 HOLD_OUT_SIDES: dict[str, Callable[[Checkup], Hashes]] = {

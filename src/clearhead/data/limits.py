@@ -36,7 +36,11 @@ def judge(source: str, target: str, limits: Limits) -> Reason:
         return Reason.TOO_LONG
     if limits.drop_identical and source == target and any(map(str.isalpha, source)):
         return Reason.IDENTICAL
-    shorter, longer = sorted((len(source.encode()), len(target.encode())))
-    if longer > limits.max_ratio * max(shorter, _FREE_BYTES):
+    one, other = _num_bytes(source), _num_bytes(target)
+    if max(one, other) > limits.max_ratio * max(min(one, other), _FREE_BYTES):
         return Reason.RATIO
     return Reason.KEPT
+
+
+def _num_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())

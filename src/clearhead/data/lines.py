@@ -41,6 +41,7 @@ _PACKED = {
 }
 # Tab, \x0b and \x0c count as text; a CR that is left after the line end was removed does not.
 _CONTROL = re.compile("[\x00-\x08\x0d-\x1f\x7f]")
+_CONTROL_BYTES = bytes([*range(0x09), *range(0x0D, 0x20), 0x7F])
 
 
 class TextFile:
@@ -51,26 +52,45 @@ class TextFile:
         self.num_lines = 0
         self.num_crlf = 0
         self.has_mark = False
+        self.share_read = 0.0
+        """How much of the file the latest reading has taken in, from 0 to 1."""
+        self._has_lone_cr = False
 
     def lines(self) -> Iterator[str | Reason]:
         """Every line without its line end, as text or as what is wrong with it."""
-        for raw in self.raw_lines():
-            yield raw if isinstance(raw, Reason) else _decode(raw)
+        for bunch in self._bunches():
+            text = _plain_text(bunch)
+            if text is None:
+                for raw in self._raw(bunch):
+                    yield raw if isinstance(raw, Reason) else _decode(raw)
+            else:
+                lines = text.split("\n")
+                self.num_lines += len(lines)
+                self._has_lone_cr = False
+                yield from lines
 
     def raw_lines(self) -> Iterator[bytes | Reason]:
         """Every line without its line end, as bytes; one over MAX_LINE_BYTES is only reported."""
+        for bunch in self._bunches():
+            yield from self._raw(bunch)
+
+    def _bunches(self) -> Iterator[bytes]:
+        """Many whole lines at a time; the end of the last of them is cut off."""
         self.num_lines = self.num_crlf = 0
-        has_lone_cr = False
-        for number, line in enumerate(_split(self._text_blocks()), start=1):
-            self.num_lines = number
+        self._has_lone_cr = False
+        yield from _whole_lines(self._text_blocks())
+        if self._has_lone_cr:
+            advice = f"convert it with: tr '\\r' '\\n' < {self.path} > NEW"
+            raise DataError(f"{self.path} ends its lines with CR only (old Mac); {advice}")
+
+    def _raw(self, bunch: bytes) -> Iterator[bytes | Reason]:
+        for line in bunch.split(b"\n"):
+            self.num_lines += 1
             if line.endswith(b"\r"):
                 self.num_crlf += 1
                 line = line[:-1]
-            has_lone_cr = number == 1 and b"\r" in line
+            self._has_lone_cr = self.num_lines == 1 and b"\r" in line
             yield line if len(line) <= MAX_LINE_BYTES else Reason.TOO_LONG
-        if has_lone_cr:
-            advice = f"convert it with: tr '\\r' '\\n' < {self.path} > NEW"
-            raise DataError(f"{self.path} ends its lines with CR only (old Mac); {advice}")
 
     def digest(self) -> str:
         """The sha256 of the file as it lies on disk."""
@@ -105,8 +125,10 @@ class TextFile:
             is_gzip = file.read(len(_GZIP)) == _GZIP
             file.seek(0)
             unpacked = gzip.GzipFile(fileobj=file, mode="rb") if is_gzip else file
+            size = max(1, self.path.stat().st_size)
             try:
                 while block := unpacked.read1(_BLOCK_BYTES):
+                    self.share_read = min(1.0, file.tell() / size)
                     yield block
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:
                 what = "is cut short" if isinstance(error, EOFError) else f"is damaged ({error})"
@@ -134,15 +156,29 @@ def open_bytes(path: Path) -> io.BufferedReader:
         raise MissingInputError(f"{path} cannot be read: {error}") from None
 
 
-def _split(blocks: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines of blocks; of a line over MAX_LINE_BYTES only that much and a little more is kept."""
+def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """Blocks cut at line ends; of a line over MAX_LINE_BYTES only that much and a little more is kept."""
     rest = b""
     for block in blocks:
-        *lines, rest = (rest + block).split(b"\n")
-        yield from lines
+        lines, end, rest = (rest + block).rpartition(b"\n")
+        if end:
+            yield lines
         rest = rest[: MAX_LINE_BYTES + 2]
     if rest:
         yield rest
+
+
+def _plain_text(bunch: bytes) -> str | None:
+    """Many lines at once, if nothing is the matter with any of them."""
+    # Only the first line can have begun in an earlier block, so only it can be too long.
+    if len(bunch.partition(b"\n")[0]) > MAX_LINE_BYTES:
+        return None
+    if len(bunch.translate(None, _CONTROL_BYTES)) != len(bunch):
+        return None
+    try:
+        return bunch.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
 
 
 def _decode(raw: bytes) -> str | Reason:

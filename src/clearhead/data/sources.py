@@ -130,6 +130,10 @@ class DataConfig(Record):
     augment: Augment = Augment()
     """Other forms in which some training pairs are also seen."""
 
+    workers: int | None = Field(default=None, ge=1)
+    """How many processes tokenise; left out, one for each core, and one alone for small data. It changes nothing but
+    the time."""
+
     limits: Limits = Limits()
     """What a pair must be like to be used."""
 
@@ -199,6 +203,9 @@ class PairSource(Protocol):
     def notes(self) -> list[str]:
         """What the latest full reading found and repaired."""
 
+    def share_read(self) -> float:
+        """How much of it the reading under way has come through, from 0 to 1."""
+
 
 class AlignedFiles:
     """Two text files in which equal line numbers belong together."""
@@ -243,6 +250,9 @@ class AlignedFiles:
     def notes(self) -> list[str]:
         return self.source.notes() + self.target.notes()
 
+    def share_read(self) -> float:
+        return self.source.share_read
+
 
 class TabSeparated:
     """One text file with source and target in two of its columns."""
@@ -281,6 +291,9 @@ class TabSeparated:
     def notes(self) -> list[str]:
         return self.file.notes()
 
+    def share_read(self) -> float:
+        return self.file.share_read
+
 
 class Joined:
     """Several tab-separated files, one after the other."""
@@ -302,6 +315,8 @@ class Joined:
         return " + ".join(file.name for file in self.files)
 
     def pairs(self) -> Iterator[RawPair]:
+        for file in self.files:
+            file.file.share_read = 0.0
         raws = ((part, raw) for part, file in enumerate(self.files) for raw in file.pairs())
         for number, (part, raw) in enumerate(raws, start=1):
             yield raw._replace(number=number, part=part)
@@ -311,6 +326,10 @@ class Joined:
 
     def notes(self) -> list[str]:
         return [note for file in self.files for note in file.notes()]
+
+    def share_read(self) -> float:
+        sizes = [file.file.path.stat().st_size for file in self.files]
+        return sum(size * file.share_read() for size, file in zip(sizes, self.files, strict=True)) / max(1, sum(sizes))
 
 
 class NumberWords:
@@ -327,6 +346,7 @@ class NumberWords:
         self.split = split
         self.size = size
         self.largest = largest
+        self._place = 0
 
     @classmethod
     def for_split(cls, config: DataConfig, split: Split) -> NumberWords:
@@ -345,6 +365,7 @@ class NumberWords:
     def pairs(self) -> Iterator[RawPair]:
         source, target = self.languages
         for place, number in enumerate(self.numbers(), start=1):
+            self._place = place
             yield RawPair(place, spell(number, source), spell(number, target))
 
     def fingerprint(self) -> str:
@@ -352,6 +373,9 @@ class NumberWords:
 
     def notes(self) -> list[str]:
         return []
+
+    def share_read(self) -> float:
+        return self._place / self.size
 
 
 def open_source(config: DataConfig, split: Split) -> PairSource | None:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from clearhead.config import override
 from clearhead.data.sources import DataConfig
 from clearhead.run.preparing import Examined, examine
 from clearhead.run.settings import RunConfig, from_environment, resolve
+from clearhead.training.events import Reading
 from clearhead.training.sizing import Choice, choose_sizes
 
 
 def choose_config(
-    data: DataConfig, out: str, assignments: Iterable[str] = ()
+    data: DataConfig,
+    out: str,
+    assignments: Iterable[str] = (),
+    progress: Callable[[Reading], None] | None = None,
 ) -> tuple[RunConfig, list[Choice], Examined]:
     """Look at the data, choose what the user has not, and say why."""
     assignments = list(assignments)
     tree: dict[str, Any] = {"out": out, "data": data.model_dump(exclude_none=True), "train": {"steps": 1}}
     wanted = resolve(tree, assignments)
-    examined = examine(wanted)
+    examined = examine(wanted, progress)
     report = examined.checkup.report
     longest = max(report.source_lengths.longest, report.target_lengths.longest)
     choices = choose_sizes(report.kept, longest, free_memory())

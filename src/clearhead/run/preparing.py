@@ -12,13 +12,22 @@ from numpy.typing import NDArray
 
 from clearhead.data.augment import altered
 from clearhead.data.columns import ColumnWriter, read_columns
-from clearhead.data.corpus import Integers, Pair, TokenisedPairs, cache_key, cache_root, corpus_key, open_or_tokenise
+from clearhead.data.corpus import (
+    Integers,
+    TokenisedPairs,
+    cache_key,
+    cache_root,
+    corpus_key,
+    opening_or_tokenising,
+)
+from clearhead.data.crew import Pair, num_workers
 from clearhead.data.doctor import Checkup, check, hold_out, hold_out_test, kept_pairs
 from clearhead.data.sources import DataConfig, PairSource, open_source
 from clearhead.errors import ConfigError, DataError
 from clearhead.run.settings import RunConfig
 from clearhead.text.tokenizer import TokenizerPair
-from clearhead.training.events import Noted
+from clearhead.training.events import Noted, Pace, Reading
+from clearhead.training.logbook import clock, short
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,12 +63,26 @@ class Examined:
         of_parts = np.array([part.repeat for part in self.source.parts] or [1])
         return of_parts[self.checkup.parts[numbers - 1]]
 
-    def training_texts(self, side: int) -> Iterator[str]:
-        """One side of the pairs that are trained on, as often as they are."""
-        trained, repeats = self.trained, self.repeats(np.arange(1, len(self.checkup.reasons) + 1))
+    @property
+    def num_training_pairs(self) -> int:
+        """How many pairs are kept and not held out."""
+        return int(np.count_nonzero(self.checkup.kept & self.trained))
+
+    def training_texts(self, side: int, sample: int | None = None) -> Iterator[str]:
+        """One side of the pairs that are trained on, as often as they are: all, or at most `sample`, evenly spaced."""
+        trained, parts = self.trained.tobytes(), self.checkup.parts.tobytes()
+        repeats = [part.repeat for part in self.source.parts] or [1]
+        total = self.num_training_pairs
+        wanted = total if sample is None else min(sample, total)
+        place, before, is_wanted = -1, 0, False
         for number, *texts in self.pairs():
-            if trained[number - 1]:
-                yield from [texts[side]] * int(repeats[number - 1])
+            if not trained[number - 1]:
+                continue
+            if number != before:  # and not an altered copy of the same
+                before, place = number, place + 1
+                is_wanted = (place + 1) * wanted // total > place * wanted // total
+            if is_wanted:
+                yield from [texts[side]] * repeats[parts[number - 1]]
 
     def fingerprint(self) -> str:
         """The same for the same pairs."""
@@ -103,8 +126,8 @@ class Prepared:
         key = cache_key("rows", self.corpus_at, *sums)
         if not (cache_root() / key).is_dir():
             with ColumnWriter(cache_root() / key, {"training": "int64", "validation": "int64"}) as writer:
-                writer.append("training", self.rows[0])
-                writer.append("validation", self.rows[1])
+                writer.append("training", self.rows[0].astype(np.int64).data)
+                writer.append("validation", self.rows[1].astype(np.int64).data)
                 writer.finish({})
         return Ticket(self.corpus_at, self.validation_at, key)
 
@@ -120,19 +143,29 @@ def open_prepared(tokenizers: TokenizerPair, ticket: Ticket) -> Prepared:
     return Prepared(tokenizers, training, validation, *names, (rows["training"], rows["validation"]))
 
 
-def examine(config: RunConfig) -> Examined:
-    """Read all data once, judge every pair, and set pairs aside where none are given to validate or test on."""
-    return examine_data(config.data, config.train.seed)
+def examine(config: RunConfig, progress: Callable[[Reading], None] | None = None) -> Examined:
+    """Read all data once, judge every pair, and set pairs aside where none are given to validate or test on.
+
+    `progress` hears from time to time how far it has come.
+    """
+    return examine_data(config.data, config.train.seed, progress)
 
 
-def examine_data(data: DataConfig, seed: int) -> Examined:
+def examine_data(data: DataConfig, seed: int, progress: Callable[[Reading], None] | None = None) -> Examined:
     """The same from the settings that decide it, which a finished model remembers."""
     source = open_source(data, "train")
     validation_source = open_source(data, "validation")
     assert source is not None
     if data.hold_out_test is not None and open_source(data, "test") is not None:
         raise ConfigError("there are test data already: leave out data.hold_out_test, or the test files")
-    checkup = check(source, data.limits, validation_source)
+    pace = Pace("checking")
+
+    def tell(pairs: int) -> None:
+        reading = pace.at(pairs, source.share_read())
+        if reading is not None and progress is not None:
+            progress(reading)
+
+    checkup = check(source, data.limits, validation_source, tell, cache_root())
     held_out = tested = np.zeros(len(checkup.reasons), dtype=bool)
     if data.hold_out_test is not None:
         tested = hold_out_test(checkup, data.hold_out_test, data.hold_out_by)
@@ -143,16 +176,21 @@ def examine_data(data: DataConfig, seed: int) -> Examined:
 
 def prepare(
     config: RunConfig, examined: Examined, tokenizers: TokenizerPair | None = None
-) -> Generator[Noted, None, Prepared]:
+) -> Generator[Noted | Reading, None, Prepared]:
     """Train the tokenizers if there are none yet, and tokenise; what a person should know is yielded."""
     for line in examined.checkup.report.lines():
         yield Noted(line)
     if tokenizers is None:
-        tokenizers = TokenizerPair.train(config.tokenizer, examined.training_texts(0), examined.training_texts(1))
+        sample, total = config.tokenizer.sample, examined.num_training_pairs
+        if sample < total:
+            yield Noted(f"the tokenizer learns from a sample of {sample:,} of {total:,} pairs (tokenizer.sample)")
+        texts = examined.training_texts(0, sample), examined.training_texts(1, sample)
+        tokenizers = TokenizerPair.train(config.tokenizer, *texts)
         size = f"{tokenizers.source.vocab_size:,}"
         sizes = size if tokenizers.joint else f"{size} and {tokenizers.target.vocab_size:,}"
         yield Noted(f"tokenizer: {config.tokenizer.kind}, {sizes} entries")
-    everything, corpus_at = _tokenised(config, examined.fingerprint(), examined.pairs, tokenizers)
+    kept = examined.checkup.report.kept
+    everything, corpus_at = yield from _tokenised(config, examined.fingerprint(), examined.pairs, kept, tokenizers)
     numbers = everything.line_numbers
     trained = np.flatnonzero(examined.trained[numbers - 1])
     rows = np.repeat(trained, examined.repeats(numbers[trained])), np.flatnonzero(examined.held_out[numbers - 1])
@@ -161,7 +199,9 @@ def prepare(
         given, checkup = examined.validation_source, examined.checkup.validation
         assert checkup is not None
         content = cache_key(given.fingerprint(), config.data.limits.model_dump_json())
-        validation, validation_at = _tokenised(config, content, lambda: kept_pairs(given, checkup), tokenizers)
+        validation, validation_at = yield from _tokenised(
+            config, content, lambda: kept_pairs(given, checkup), checkup.report.kept, tokenizers
+        )
     if everything.dropped_too_long:
         yield Noted(f"dropped {everything.dropped_too_long:,} pairs of more than {config.model.max_len} tokens")
     validated = examined.validation_source or examined.source
@@ -176,8 +216,16 @@ def prepare(
 
 
 def _tokenised(
-    config: RunConfig, content: str, pairs: Callable[[], Iterable[Pair]], tokenizers: TokenizerPair
-) -> tuple[TokenisedPairs, str]:
+    config: RunConfig, content: str, pairs: Callable[[], Iterable[Pair]], count: int, tokenizers: TokenizerPair
+) -> Generator[Noted | Reading, None, tuple[TokenisedPairs, str]]:
     """The pairs, and their name in the cache."""
     max_len = config.model.max_len
-    return open_or_tokenise(content, pairs, tokenizers, max_len=max_len), corpus_key(content, tokenizers, max_len)
+    workers = num_workers(count, config.data.workers)
+    pace = Pace("tokenising", count)
+    tokenised = yield from pace.tell(
+        opening_or_tokenising(content, pairs, tokenizers, max_len=max_len, workers=workers)
+    )
+    if pace.is_slow:
+        rate = f"{short(count / pace.seconds)} pairs/s with {workers} process{'es' if workers > 1 else ''}"
+        yield Noted(f"tokenised {count:,} pairs in {clock(pace.seconds)}, {rate}")
+    return tokenised, corpus_key(content, tokenizers, max_len)

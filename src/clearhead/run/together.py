@@ -7,7 +7,7 @@ on every host, at the same place; the others there open the cache that it has fi
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from clearhead.run.using import pick_device
 from clearhead.text.tokenizer import TokenizerPair
 from clearhead.training import distributed
 from clearhead.training.distributed import Team
-from clearhead.training.events import Noted
+from clearhead.training.events import Noted, Reading
 
 BEGUN = "begun"
 """Under this name the team remembers, beyond a restart, which run directory it found empty and took."""
@@ -64,15 +64,17 @@ def continues(team: Team, run: Path) -> bool:
     return bool(team.tell(is_ours))
 
 
-def examine_together(team: Team, config: RunConfig, examined: Examined | None) -> Examined | None:
+def examine_together(
+    team: Team, config: RunConfig, examined: Examined | None, progress: Callable[[Reading], None] | None = None
+) -> Examined | None:
     """Let one process on each host read the data."""
     with team.agreement():
-        return examined or (examine(config) if team.leads_host else None)
+        return examined or (examine(config, progress) if team.leads_host else None)
 
 
 def prepare_together(
     team: Team, config: RunConfig, examined: Examined | None, tokenizers: TokenizerPair | None = None
-) -> Generator[Noted, None, Prepared]:
+) -> Generator[Noted | Reading, None, Prepared]:
     """The leader trains the tokenizers, one process on each host tokenises, and the others open the cache."""
     prepared: Prepared | None = None
     with team.agreement():

@@ -40,7 +40,7 @@ from clearhead.text.tokenizer import TokenizerPair
 from clearhead.training.averaging import average
 from clearhead.training.distributed import SOLO, Lesson, Sharded, Team, share_out
 from clearhead.training.estimate import estimate
-from clearhead.training.events import Event, Finished, Noted, Sample
+from clearhead.training.events import Event, Finished, Noted, Reading, Sample
 from clearhead.training.logbook import Logbook
 from clearhead.training.loop import Loop, TrainingState
 from clearhead.training.losses import LOSSES
@@ -75,28 +75,36 @@ def train(
     device: str = "auto",
     stop: Callable[[], bool] = lambda: False,
     team: Team | None = None,
+    progress: Callable[[Reading], None] | None = None,
 ) -> Iterator[Event]:
     """Train from the start, or on from the last checkpoint if torchrun had to start again; the events say how it goes.
 
-    Under torchrun each process makes this call; `team` is given by those that have met already.
+    Under torchrun each process makes this call; `team` is given by those that have met already. `progress` hears of
+    the reading before the first event.
     """
     team = join(device) if team is None else team
     with team.working():
         config = agree_on(team, config)
         run = Path(config.out)
         if continues(team, run):
-            return resume(run, [], stop=stop, team=team)
+            return resume(run, [], stop=stop, team=team, progress=progress)
         with team.agreement():
             if team.leads and run.exists() and (not run.is_dir() or any(map(_is_worth_keeping, run.iterdir()))):
                 raise WouldOverwriteError(f"{run} is not empty: go on with --resume, or choose another --out")
         team.note(BEGUN, str(run.resolve()))
-        examined = examine_together(team, config, examined)
+        examined = examine_together(team, config, examined, progress)
     return _as_a_team(team, _recorded(team, run, _start(config, examined, team, stop)))
 
 
-def rehearse(config: RunConfig, *, examined: Examined | None = None, device: str = "auto") -> Iterator[Noted]:
+def rehearse(
+    config: RunConfig,
+    *,
+    examined: Examined | None = None,
+    device: str = "auto",
+    progress: Callable[[Reading], None] | None = None,
+) -> Iterator[Noted | Reading]:
     """All that training would do before its first step: data report, sizes, estimate; nothing is written."""
-    prepared = yield from prepare(config, examined or examine(config))
+    prepared = yield from prepare(config, examined or examine(config, progress))
     yield from estimate(assemble(config, prepared, Team(device=pick_device(device))).loop)
 
 
@@ -107,6 +115,7 @@ def resume(
     device: str = "auto",
     stop: Callable[[], bool] = lambda: False,
     team: Team | None = None,
+    progress: Callable[[Reading], None] | None = None,
 ) -> Iterator[Event]:
     """Go on exactly where the last checkpoint of a run stands, on as many processes as there are now."""
     team = join(device) if team is None else team
@@ -117,7 +126,7 @@ def resume(
                 config = _stored_config(run, assignments)
         config = agree_on(team, config)
         team.note(BEGUN, str(run.resolve()))
-        examined = examine_together(team, config, None)
+        examined = examine_together(team, config, None, progress)
     return _as_a_team(team, _resume(config, examined, team, stop))
 
 
@@ -153,6 +162,7 @@ def _start(
     config: RunConfig, examined: Examined | None, team: Team, stop: Callable[[], bool]
 ) -> Generator[Event, None, None]:
     prepared = yield from prepare_together(team, config, examined)
+    del examined  # Of many pairs, its hashes are many bytes.
     assembled = assemble(config, prepared, team, stop)
     yield from estimate(assembled.loop)
     with team.agreement():
@@ -171,6 +181,7 @@ def _go_on(
             verify_description(run)
             tokenizers = TokenizerPair.load(run)
     prepared = yield from prepare_together(team, config, examined, tokenizers)
+    del examined
     assembled = assemble(config, prepared, team, stop)
     state, notes = assembled.checkpoints.restore()
     with team.agreement():

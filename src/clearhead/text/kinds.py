@@ -37,6 +37,10 @@ class TokenizerConfig(Record):
     joint: bool = True
     """One tokenizer for both languages; if false, one for each."""
 
+    sample: int = Field(default=500_000, ge=1)
+    """The tokenizer learns from at most so many pairs, evenly spaced over the training data: more cost time and memory
+    (about 1 GB for these) and change little."""
+
     @field_validator("kind")
     @classmethod
     def _known(cls, kind: str) -> str:

@@ -18,6 +18,7 @@ import tokenizers
 from clearhead.errors import DataError, choose
 from clearhead.text.files import read_engine, read_notes, write_engine, write_notes
 from clearhead.text.kinds import TOKENIZERS, TokenizerConfig
+from clearhead.text.packing import Packer
 from clearhead.text.specials import SPECIALS
 
 BUNCH = 1000
@@ -38,6 +39,7 @@ class Tokenizer:
         self._engine = engine
         # Not part of the stored file, so it must be said here, where trained and loaded ones both pass.
         engine.encode_special_tokens = True
+        self._packer = Packer(engine, self.id_type)
 
     @classmethod
     def train(cls, config: TokenizerConfig, texts: Iterable[str]) -> Tokenizer:
@@ -53,6 +55,11 @@ class Tokenizer:
         """How many ids there are; every id is smaller."""
         return self._engine.get_vocab_size()
 
+    @property
+    def id_type(self) -> str:
+        """The smallest type of numbers that holds every id."""
+        return "<u2" if self.vocab_size <= 2**16 else "<u4"
+
     def encode(self, text: str) -> list[int]:
         """The ids of a text, with no control tokens added."""
         check_encodable([text])
@@ -62,6 +69,11 @@ class Tokenizer:
         """The ids of many texts, on all cores."""
         check_encodable(texts)
         return [encoded.ids for encoded in self._engine.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    def pack(self, texts: Sequence[str]) -> list[bytes]:
+        """The ids of many texts as numbers of `id_type`, for whole corpora: words that came before are looked up."""
+        check_encodable(texts)
+        return self._packer.pack(texts)
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; control tokens are left out, broken UTF-8 becomes U+FFFD."""
@@ -84,7 +96,17 @@ class Tokenizer:
 
     def fingerprint(self) -> str:
         """A hash that two tokenizers share only if they encode alike."""
-        return hashlib.sha256(f"{self.kind}\n{self._engine.to_str()}".encode()).hexdigest()
+        return hashlib.sha256(self.as_text().encode()).hexdigest()
+
+    def as_text(self) -> str:
+        """The kind and the trained pipeline, to be handed to another process."""
+        return f"{self.kind}\n{self._engine.to_str()}"
+
+    @classmethod
+    def from_text(cls, text: str) -> Tokenizer:
+        """What `as_text` was given."""
+        kind, _, engine = text.partition("\n")
+        return cls(kind, tokenizers.Tokenizer.from_str(engine))
 
     def save(self, directory: Path, stem: str = "tokenizer") -> None:
         """Write `STEM.json` and `STEM_config.json`."""

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar, cast
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -11,6 +16,19 @@ class Noted:
     """Something a person should know before or during the run."""
 
     message: str
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How far work on the data has come; told from time to time if it takes long."""
+
+    what: str
+    """`checking` or `tokenising`."""
+    pairs: int
+    total_pairs: int | None
+    """None where nobody knows before the end."""
+    pairs_per_second: float
+    seconds_left: float | None
 
 
 @dataclass(frozen=True)
@@ -83,4 +101,48 @@ class Finished:
     model_dir: Path | None = None
 
 
-Event = Noted | Started | Progress | Validated | Saved | Finished
+Event = Noted | Reading | Started | Progress | Validated | Saved | Finished
+
+
+class Pace:
+    """Counts in, now and then an event out: none for work that is done at once, then one a second."""
+
+    FIRST_AFTER = 2.0
+    EVERY = 1.0
+
+    def __init__(self, what: str, total: int | None = None) -> None:
+        self.what = what
+        self.total = total
+        self.began = time.monotonic()
+        self._due = self.began + self.FIRST_AFTER
+
+    @property
+    def seconds(self) -> float:
+        """How long it has taken so far."""
+        return time.monotonic() - self.began
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether there was anything to tell."""
+        return self._due > self.began + self.FIRST_AFTER
+
+    def at(self, pairs: int, share: float | None = None) -> Reading | None:
+        """What to tell, if it is time to; `share` says how much is done where the total is not known."""
+        now = time.monotonic()
+        if now < self._due:
+            return None
+        self._due = now + self.EVERY
+        if self.total:
+            share = pairs / self.total
+        left = self.seconds * (1 - share) / share if share else None
+        return Reading(self.what, pairs, self.total, pairs / max(self.seconds, 1e-9), left)
+
+    def tell(self, steps: Generator[int, None, Result]) -> Generator[Reading, None, Result]:
+        """Let steps that yield counts run to their end, and yield what is to be told."""
+        while True:
+            try:
+                reading = self.at(next(steps))
+            except StopIteration as end:
+                return cast(Result, end.value)
+            if reading is not None:
+                yield reading

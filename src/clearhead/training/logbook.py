@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from clearhead.training.events import Event, Finished, Noted, Progress, Saved, Started, Validated
+from clearhead.training.events import Event, Finished, Noted, Progress, Reading, Saved, Started, Validated
 
 
 class Logbook:
@@ -22,7 +22,9 @@ class Logbook:
             self._strike_out_after(resumed_at)
 
     def record(self, event: Event) -> None:
-        """Append one event to every file it belongs in."""
+        """Append one event to every file it belongs in; how far reading has come is of no interest afterwards."""
+        if isinstance(event, Reading):
+            return
         row: dict[str, Any] = {"event": type(event).__name__.lower(), **asdict(event)}
         row = {key: str(value) if isinstance(value, Path) else value for key, value in row.items()}
         _append(self.metrics, json.dumps(row, ensure_ascii=False))
@@ -46,6 +48,10 @@ def sentence(event: Event) -> str:
     match event:
         case Noted():
             return event.message
+        case Reading():
+            total = "" if event.total_pairs is None else f" of {event.total_pairs:,}"
+            left = "" if event.seconds_left is None else f"  eta {clock(event.seconds_left)}"
+            return f"{event.what} {event.pairs:,}{total} pairs  {short(event.pairs_per_second)} pairs/s{left}"
         case Started():
             begin = f"resuming at step {event.step}" if event.step else "starting"
             size = f"{event.parameters / 1e6:.2f} M parameters"
