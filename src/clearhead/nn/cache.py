@@ -125,7 +125,7 @@ class StackCache(NamedTuple):
         return self.blocks[0].attention.length
 
     def select(self, rows: Int[Tensor, "kept"]) -> StackCache:
-        """These rows, in this order; only their own past is copied, memories stay where they are until many are idle."""
+        """These rows, in this order; their own past is copied, memories stay where they are until many are idle."""
         blocks = tuple(BlockCache(block.attention.select(rows), block.cross) for block in self.blocks)
         count = next((len(block.cross.key) for block in blocks if block.cross is not None), None)
         if count is None:
