@@ -68,27 +68,72 @@ def test_an_empty_cache_can_be_selected_from() -> None:
     assert torch.equal(chosen.append(new, new).key, new)
 
 
-@pytest.mark.parametrize("rows", [[2, 1, 0], [1, 1, 1, 1], [0], []])
-def test_a_stack_cache_selects_in_every_block(rows: list[int]) -> None:
-    index = torch.tensor(rows, dtype=torch.long)
-    own, seen = [entries(4) for _ in range(2)], [entries(5) for _ in range(2)]
-    cache = StackCache(
-        (
-            BlockCache(KeyValueCache(), KeyValues(seen[0], -seen[0])),
-            BlockCache(KeyValueCache(), None),
-        )
-    )
+ROWS = pytest.mark.parametrize(
+    "rows", [[2, 1, 0], [0, 1, 2], [1, 1, 1, 1], [0, 0, 1, 2, 2, 2], [2, 0, 2, 1, 0], [2, 0], [0], []]
+)
+
+
+def a_cache(own: list[Tensor], seen: Tensor, real: Tensor | None) -> StackCache:
+    cache = StackCache((BlockCache(KeyValueCache(), KeyValues(seen, -seen)), BlockCache(KeyValueCache(), None)), real)
     for block, key in zip(cache.blocks, own, strict=True):
         block.attention.append(key, -key)
+    return cache
+
+
+def looked_at(cache: StackCache, rows: int) -> list[int]:
+    return list(range(rows)) if cache.seats is None else cache.seats.memory.tolist()
+
+
+@ROWS
+def test_a_stack_cache_selects_in_every_block(rows: list[int]) -> None:
+    index = torch.tensor(rows, dtype=torch.long)
+    own, seen, real = [entries(4) for _ in range(2)], entries(5), torch.rand(BATCH, 5) < 0.5
+    cache = a_cache(own, seen, real)
     chosen = cache.select(index)
     assert chosen.length == cache.length == 4
     nothing = entries(0, batch=len(rows))
     for block, key in zip(chosen.blocks, own, strict=True):
         assert torch.equal(block.attention.append(nothing, nothing).key, key[index])
-    assert chosen.blocks[0].cross is not None
-    assert torch.equal(chosen.blocks[0].cross.key, seen[0][index])
-    assert torch.equal(chosen.blocks[0].cross.value, -seen[0][index])
+    memory, cross = looked_at(chosen, len(rows)), chosen.blocks[0].cross
+    assert cross is not None
+    assert chosen.context_real is not None
+    assert torch.equal(cross.key[memory], seen[index])
+    assert torch.equal(cross.value[memory], -seen[index])
+    assert torch.equal(chosen.context_real[memory], real[index])
     assert chosen.blocks[1].cross is None
+
+
+@ROWS
+def test_rows_sit_down_and_get_up_where_they_were(rows: list[int]) -> None:
+    own, seen = [entries(1) for _ in range(2)], entries(5)
+    seats = (
+        a_cache(own, seen, None).select(torch.tensor([0, 0, 1, 2, 2])).select(torch.tensor(rows)).seats
+        if rows
+        else None
+    )
+    if seats is None:
+        return
+    x = torch.randn(len(rows), 2, HEAD_DIM)
+    gathered = seats.gather(x)
+    assert gathered.shape[1] == 2 * max(seats.memory.bincount())
+    assert torch.equal(seats.scatter(gathered), x)
+    for row, memory in enumerate(seats.memory.tolist()):
+        assert any(torch.equal(place, x[row]) for place in gathered[memory].split(2))
+
+
+def test_a_memory_is_stored_once_and_leaves_with_the_last_who_looks_at_it() -> None:
+    own, seen = [entries(2, batch=8) for _ in range(2)], entries(5, batch=8)
+    cache = a_cache(own, seen, None)
+    shared = cache.select(torch.arange(8).repeat_interleave(4))
+    assert shared.blocks[0].cross is cache.blocks[0].cross
+    fewer = shared.select(torch.arange(4, 32))
+    assert fewer.blocks[0].cross is cache.blocks[0].cross, "one idle memory is not worth moving the others"
+    half = fewer.select(torch.arange(12, 28))
+    assert half.blocks[0].cross is not None
+    assert torch.equal(half.blocks[0].cross.key, seen[4:])
+    assert looked_at(half, 16) == [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4
+    assert half.select(torch.arange(0, 16, 4)).seats is not None
+    assert half.select(torch.tensor([4, 12])).seats is None, "each has its own again"
 
 
 def test_rows_of_an_absent_tensor_are_absent() -> None:

@@ -20,6 +20,13 @@ Count: TypeAlias = Annotated[int | None, Parameter(validator=_AT_LEAST_ONE)]
 Model: TypeAlias = Annotated[Path | None, Parameter(name=["--model", "-m"], help="A model or run directory.")]
 Device: TypeAlias = Annotated[str, Parameter(help="Where to compute: auto, cpu, cuda, cuda:1, mps.")]
 Threads: TypeAlias = Annotated[int | None, Parameter(validator=_AT_LEAST_ONE, help="CPU threads to use.")]
+Workers: TypeAlias = Annotated[
+    int | None,
+    Parameter(
+        validator=_AT_LEAST_ONE,
+        help="Processes, of one thread each, that share the work; as many as there are threads where that pays.",
+    ),
+]
 
 
 def use_threads(threads: int | None) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import Count, Device, Json, Model, Threads, use_threads
+from clearhead.cli.flags import Count, Device, Json, Model, Threads, Workers, use_threads
 from clearhead.cli.reading import read_lines
 from clearhead.errors import MissingInputError, UsageError
 
@@ -42,6 +42,7 @@ def score(
     as_json: Json = False,
     device: Device = "auto",
     threads: Threads = None,
+    workers: Workers = None,
 ) -> int:
     """Score translations: BLEU and chrF with signature and confidence interval, and exact match.
 
@@ -101,7 +102,7 @@ def score(
         language = language or known_language
         texts, references, parts = [pair.source for pair in pairs], [pair.reference for pair in pairs], _parts(pairs)
         with show.counting("translating", len(pairs)) as done:
-            found = translated(model, texts, beam=beam, device=device, progress=done)
+            found = translated(model, texts, beam=beam, device=device, progress=done, workers=workers)
     if save is not None:
         save.write_text("".join(f"{line}\n" for line in found), encoding="utf-8", newline="\n")
     from clearhead.evaluate import compare

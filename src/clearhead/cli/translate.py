@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import Count, Device, Model, Switch, Threads, use_threads
+from clearhead.cli.flags import Count, Device, Model, Switch, Threads, Workers, use_threads
 from clearhead.cli.reading import read_lines
 from clearhead.errors import ConfigError, UsageError
 
@@ -45,6 +45,7 @@ def translate(
     loop_guard: Annotated[bool | None, Parameter(negative="--no-loop-guard")] = None,
     device: Device = "auto",
     threads: Threads = None,
+    workers: Workers = None,
 ) -> None:
     """Translate texts, a file, or standard input.
 
@@ -112,7 +113,7 @@ def translate(
     if is_typed:
         show.note("type a text and press Enter; Ctrl-D ends")
     lines = _given(texts) if texts else read_lines(input)
-    rows = _translated(translator, lines, config, one_by_one=is_typed)
+    rows = _translated(translator, lines, config, one_by_one=is_typed, workers=workers)
     is_watched = is_typed or sys.stdout.isatty()
     with nullcontext() if is_watched else show.counting("translating") as done:
         for number, (source, best) in enumerate(rows, start=1):
@@ -144,14 +145,19 @@ def _configured(translator: LoadedTranslator, options: dict[str, Any]) -> Genera
 
 
 def _translated(
-    translator: LoadedTranslator, lines: Iterator[str], config: GenerationConfig, *, one_by_one: bool
+    translator: LoadedTranslator,
+    lines: Iterator[str],
+    config: GenerationConfig,
+    *,
+    one_by_one: bool,
+    workers: int | None,
 ) -> Iterator[tuple[str, list[Translation]]]:
     """Each text with its translations; a person who types does not wait for a window to fill."""
     seen: list[str] = []
     remembered = _remember(lines, seen)
     parts: Iterable[Iterable[str]] = ([line] for line in remembered) if one_by_one else [remembered]
     for part in parts:
-        yield from ((seen.pop(0), best) for best in translator.stream(part, config))
+        yield from ((seen.pop(0), best) for best in translator.stream(part, config, 1 if one_by_one else workers))
 
 
 def _remember(lines: Iterator[str], seen: list[str]) -> Iterator[str]:

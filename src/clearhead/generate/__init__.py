@@ -3,6 +3,7 @@
 settings      what a user may choose; needs no torch
 step          what search asks of a model, and what it gives back
 constraints   which tokens may not come next
+ranking       the best tokens of a vocabulary, quickly
 search        the hypotheses under way, and those that are done
 greedy        the likeliest token each time
 sampling      a token drawn each time

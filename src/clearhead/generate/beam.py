@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from clearhead.generate.ranking import best_few
 from clearhead.generate.search import Paths, Pool, Search, Steps
 from clearhead.generate.step import Choice, State
 
@@ -62,7 +63,7 @@ def beam(search: Search, state: State) -> Steps:
 def rank(paths: Paths, log_probs: Float[Tensor, "rows vocab"], beam_size: int) -> Candidates:
     """The candidates that matter: of each path the `beam_size` likeliest tokens and one, as one of them may be </s>."""
     # Not all pairs of a path and a token have to be compared: no more than these can be among its row's best.
-    values, tokens = _likeliest(log_probs, beam_size + 1)
+    values, tokens = best_few(log_probs, beam_size + 1)
     total = (paths.total[:, None] + values.double()).flatten()
     row = torch.arange(len(paths), device=tokens.device).repeat_interleave(tokens.shape[1])
     is_greedy = torch.zeros_like(tokens, dtype=torch.bool)
@@ -71,20 +72,6 @@ def rank(paths: Paths, log_probs: Float[Tensor, "rows vocab"], beam_size: int) -
     order = order[paths.origin[row[order]].argsort(stable=True)]
     ranked = Candidates(paths.origin[row], row, tokens.flatten(), values.flatten(), total, is_greedy.flatten())
     return ranked.at(order)
-
-
-def _likeliest(
-    log_probs: Float[Tensor, "rows vocab"], count: int
-) -> tuple[Float[Tensor, "rows few"], Int[Tensor, "rows few"]]:
-    """The `count` likeliest tokens of each row; the first is the one greedy search takes."""
-    values, tokens = log_probs.topk(min(count, log_probs.shape[1]))
-    # topk orders equals as it likes, greedy takes the first of them.
-    tied = (values[:, :1] == values[:, 1:2]).all(1).nonzero()[:, 0]
-    if len(tied):
-        first = log_probs[tied].argmax(-1, keepdim=True)
-        others = torch.where(tokens[tied] == first, tokens[tied, :1], tokens[tied])
-        tokens[tied] = torch.cat((first, others[:, 1:]), 1)
-    return values, tokens
 
 
 def _choose(

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import eq
 from typing import Protocol, runtime_checkable
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -184,12 +185,14 @@ def count_repeats(ids: Sequence[int], max_block: int = MAX_BLOCK) -> int:
     >>> count_repeats([])
     1
     """
-    sequence = np.asarray(ids, dtype=np.int64)
+    ids = list(ids)
     most = 1
-    for block in range(1, min(max_block, len(sequence) // 2) + 1):
-        differs = np.flatnonzero(sequence[block:] != sequence[:-block])
-        runs = np.diff(np.concatenate(([-1], differs, [len(sequence) - block]))) - 1
-        most = max(most, int(runs.max()) // block + 1)
+    for block in range(1, min(max_block, len(ids) // 2) + 1):
+        same = list(map(eq, ids[block:], ids))
+        # A phrase that comes once more than `most` times agrees with itself that far: most texts end here.
+        if sum(same) >= most * block:
+            longest = max(sum(run) for _, run in groupby(same))
+            most = max(most, longest // block + 1)
     return most
 
 

@@ -8,6 +8,7 @@ from typing import TypeAlias
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from clearhead.generate.ranking import best
 from clearhead.generate.search import Paths, Pool, Search, Steps
 from clearhead.generate.step import Choice, State
 
@@ -22,7 +23,7 @@ def greedy(search: Search, state: State) -> Steps:
 
 def likeliest(log_probs: Float[Tensor, "rows vocab"], paths: Paths) -> Int[Tensor, "rows"]:
     """The likeliest token of each row; of equals, the first."""
-    return log_probs.argmax(-1)
+    return best(log_probs)
 
 
 def walk(search: Search, paths: Paths, pick: Pick) -> Steps:

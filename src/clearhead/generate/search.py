@@ -129,12 +129,19 @@ class Pool:
 
     def finish(self, paths: Paths, rows: Int[Tensor, "kept"], log_probs: Float[Tensor, "kept"]) -> None:
         """Add the paths at these rows, ended by a </s> of these log-probabilities."""
+        touched = set()
         for (origin, ids, spent), end in zip(_rows(paths, rows), log_probs.tolist(), strict=True):
             self._done[origin].append(self._hypothesis(ids, [*spent, end], finished=True))
-            scores = sorted((one.score for one in self._done[origin] if one.finished), reverse=True)
-            self.count[origin] = len(scores)
-            if len(scores) >= self._config.nbest:
-                self.bar[origin] = scores[self._config.nbest - 1]
+            touched.add(origin)
+        if touched:
+            self._raise_bars(sorted(touched))
+
+    def _raise_bars(self, origins: list[int]) -> None:
+        nbest = self._config.nbest
+        scores = [sorted((one.score for one in self._done[origin] if one.finished), reverse=True) for origin in origins]
+        places = torch.tensor(origins, device=self.count.device)
+        self.count[places] = self.count.new_tensor([len(row) for row in scores])
+        self.bar[places] = self.bar.new_tensor([row[nbest - 1] if len(row) >= nbest else -torch.inf for row in scores])
 
     def cut(self, paths: Paths, rows: Int[Tensor, "kept"]) -> None:
         """Add the paths at these rows, which reached the longest length without an end."""

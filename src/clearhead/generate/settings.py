@@ -65,6 +65,15 @@ class GenerationConfig(Record):
             raise ValueError(f"min_len = {self.min_len} is more than max_len = {self.max_len}")
         return self
 
+    @property
+    def hypotheses(self) -> int:
+        """How many hypotheses of one input are followed side by side, at most.
+
+        >>> GenerationConfig(beam_size=5).hypotheses, GenerationConfig(strategy="greedy").hypotheses
+        (6, 1)
+        """
+        return {"beam": self.beam_size + 1, "sample": self.nbest}.get(self.strategy, 1)
+
     def max_lens(self, source_lens: Sequence[int], room: int) -> list[int]:
         """The most tokens of each row's result, given the length of its source and the `room` the model has for any.
 

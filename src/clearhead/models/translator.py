@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from clearhead.config import Record, one_of
 from clearhead.errors import ConfigError
-from clearhead.nn.cache import StackCache, select_rows
+from clearhead.nn.cache import StackCache
 from clearhead.nn.embedding import TIES, OutputLayer, TokenEmbedding
 from clearhead.nn.feedforward import FEED_FORWARDS
 from clearhead.nn.initialise import initialise
@@ -72,11 +72,10 @@ class TranslationState(NamedTuple):
     """What generation carries from step to step."""
 
     cache: StackCache
-    source_real: Bool[Tensor, "rows source"] | None
 
     def select(self, rows: Int[Tensor, "kept"]) -> TranslationState:
-        """These rows, in this order."""
-        return TranslationState(self.cache.select(rows), select_rows(self.source_real, rows))
+        """These rows, in this order; rows that come from one source row go on sharing what was read of it."""
+        return TranslationState(self.cache.select(rows))
 
 
 class Translator(nn.Module):
@@ -157,11 +156,11 @@ class Translator(nn.Module):
         self, source: Int[Tensor, "rows source"], source_real: Bool[Tensor, "rows source"] | None = None
     ) -> TranslationState:
         """Read the source once; what comes back is carried from step to step."""
-        return TranslationState(self.decoder.new_cache(self.encode(source, source_real)), source_real)
+        return TranslationState(self.decoder.new_cache(self.encode(source, source_real), source_real))
 
     def step(
         self, ids: Int[Tensor, "rows"], state: TranslationState
     ) -> tuple[Float[Tensor, "rows vocab"], TranslationState]:
         """Feed the newest token of each row; the logits of the next one come back."""
-        x = self.decoder(self.target_embedding(ids[:, None]), context_real=state.source_real, cache=state.cache)
+        x = self.decoder(self.target_embedding(ids[:, None]), cache=state.cache)
         return self.output(x[:, 0]), state

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, choose
-from clearhead.nn.cache import KeyValueCache, KeyValues
+from clearhead.nn.cache import KeyValueCache, KeyValues, Seats
 from clearhead.nn.kernels import KERNELS
 from clearhead.nn.positions import Positions
 
@@ -58,12 +58,15 @@ class Attention(nn.Module):
         x: Float[Tensor, "batch query dim"],
         context: Float[Tensor, "batch key dim"] | KeyValues | None = None,
         *,
-        allowed: Bool[Tensor, "#batch #heads #query key"] | None = None,
+        allowed: Bool[Tensor, "#memories #heads #query key"] | None = None,
         causal: bool = False,
         positions: Positions | None = None,
         cache: KeyValueCache | None = None,
+        seats: Seats | None = None,
     ) -> Float[Tensor, "batch query dim"]:
-        query = split_heads(self.query(x), self.num_heads)
+        """Mix; with `seats`, the rows of `x` look at a context that several of them may share."""
+        query = self.query(x)
+        query = split_heads(query if seats is None else seats.gather(query), self.num_heads)
         bias = None
         if context is None:
             query, key, value = self._own_past(x, query, positions, cache)
@@ -80,7 +83,8 @@ class Attention(nn.Module):
             causal=causal and query.shape[2] > 1,
             dropout=self.dropout if self.training else 0.0,
         )
-        return self.output(merge_heads(mixed))
+        mixed = merge_heads(mixed)
+        return self.output(mixed if seats is None else seats.scatter(mixed))
 
     def remember(self, context: Float[Tensor, "batch key dim"]) -> KeyValues:
         """The keys and values of a context, to be computed once and looked at many times."""

@@ -1,6 +1,8 @@
 """Keys and values of the steps so far in, all of them out: what makes each generated token cost one step and not all.
 
 A cache is an argument, never module state. It grows in place by doubling, so appending copies each entry about once.
+What is looked across at is stored once, however many rows look at it: the hypotheses of one sentence share a memory,
+and sit at it side by side as if they were positions of one query.
 """
 
 from __future__ import annotations
@@ -8,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 
@@ -73,10 +75,49 @@ class BlockCache(NamedTuple):
     cross: KeyValues | None = None
 
 
+class Seats(NamedTuple):
+    """Which memory each row looks at, where that is not simply its own."""
+
+    memory: Int[Tensor, "rows"]
+    grid: Int[Tensor, "batch width"]
+    """The row on each seat of each memory; seats that nobody has hold some row, whose answer is not read."""
+    seat: Int[Tensor, "rows"]
+    """Where each row sits, counted through all memories."""
+
+    @staticmethod
+    def of(memory: Int[Tensor, "rows"], count: int) -> Seats:
+        """Seat the rows at `count` memories; rows may come in any order."""
+        rows = torch.arange(len(memory), device=memory.device)
+        taken = torch.bincount(memory, minlength=count)
+        width = int(taken.max())
+        first = taken.cumsum(0) - taken
+        order = memory.argsort(stable=True)
+        seat = torch.empty_like(memory)
+        seat[order] = memory[order] * width + rows - first[memory[order]]
+        grid = memory.new_zeros(count * width).scatter_(0, seat, rows)
+        return Seats(memory, grid.view(count, width), seat)
+
+    def gather(self, x: Float[Tensor, "rows time dim"]) -> Float[Tensor, "batch query dim"]:
+        """The rows of each memory side by side, as one query."""
+        return x.index_select(0, self.grid.flatten()).view(len(self.grid), -1, x.shape[2])
+
+    def scatter(self, x: Float[Tensor, "batch query dim"]) -> Float[Tensor, "rows time dim"]:
+        """Each row's part of what its memory answered."""
+        return x.reshape(self.grid.numel(), -1, x.shape[2]).index_select(0, self.seat)
+
+
+CROWDED = 0.75
+"""Memories are moved together when fewer of them than this share are still looked at."""
+
+
 class StackCache(NamedTuple):
     """What a stack keeps between steps, block by block."""
 
     blocks: tuple[BlockCache, ...]
+    context_real: Bool[Tensor, "batch source"] | None = None
+    """Which positions of the memories are not padding, None when all are."""
+    seats: Seats | None = None
+    """Who looks at which memory, None when each row has its own."""
 
     @property
     def length(self) -> int:
@@ -84,13 +125,27 @@ class StackCache(NamedTuple):
         return self.blocks[0].attention.length
 
     def select(self, rows: Int[Tensor, "kept"]) -> StackCache:
-        """These rows of every block, in this order."""
-        return StackCache(
-            tuple(
-                BlockCache(block.attention.select(rows), block.cross.select(rows) if block.cross is not None else None)
-                for block in self.blocks
-            )
+        """These rows, in this order; their own past is copied, memories stay where they are until many are idle."""
+        blocks = tuple(BlockCache(block.attention.select(rows), block.cross) for block in self.blocks)
+        count = next((len(block.cross.key) for block in blocks if block.cross is not None), None)
+        if count is None:
+            return StackCache(blocks, self.context_real)
+        memory = rows if self.seats is None else self.seats.memory.index_select(0, rows)
+        is_used = torch.zeros(count, dtype=torch.bool, device=rows.device).index_fill_(0, memory, True)
+        kept = is_used.nonzero()[:, 0]
+        if len(kept) <= CROWDED * count:
+            return self._moved_together(blocks, kept, (is_used.cumsum(0) - 1).index_select(0, memory))
+        return StackCache(blocks, self.context_real, Seats.of(memory, count))
+
+    def _moved_together(
+        self, blocks: tuple[BlockCache, ...], kept: Int[Tensor, "memories"], memory: Int[Tensor, "rows"]
+    ) -> StackCache:
+        moved = tuple(
+            BlockCache(block.attention, block.cross.select(kept) if block.cross is not None else None)
+            for block in blocks
         )
+        is_own = torch.equal(memory, torch.arange(len(kept), device=memory.device))
+        return StackCache(moved, select_rows(self.context_real, kept), None if is_own else Seats.of(memory, len(kept)))
 
 
 def select_rows(x: Tensor | None, rows: Int[Tensor, "kept"]) -> Tensor | None:

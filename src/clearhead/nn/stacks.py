@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from clearhead.errors import ConfigError, DataError, choose
 from clearhead.nn import masks
 from clearhead.nn.attention import Attention
-from clearhead.nn.cache import BlockCache, KeyValueCache, KeyValues, StackCache
+from clearhead.nn.cache import BlockCache, KeyValueCache, KeyValues, Seats, StackCache
 from clearhead.nn.dropout import Dropout
 from clearhead.nn.feedforward import FEED_FORWARDS, FeedForward
 from clearhead.nn.norms import NORMS, Norm
@@ -43,8 +43,9 @@ class Block(nn.Module):
         causal: bool = False,
         positions: Positions | None = None,
         context: Float[Tensor, "batch source dim"] | None = None,
-        context_allowed: Bool[Tensor, "batch 1 1 source"] | None = None,
+        context_allowed: Bool[Tensor, "memories 1 1 source"] | None = None,
         cache: BlockCache | None = None,
+        seats: Seats | None = None,
     ) -> Float[Tensor, "batch time dim"]:
         past = cache.attention if cache is not None else None
         x = self.around_attention(
@@ -57,7 +58,7 @@ class Block(nn.Module):
             if seen is None:
                 # Without it the same attention would look at its own sequence, future included, and nobody would know.
                 raise DataError("these blocks look across at a context: give one, or a cache that was made with one")
-            x = self.around_cross(x, lambda h: cross(h, seen, allowed=context_allowed), real)
+            x = self.around_cross(x, lambda h: cross(h, seen, allowed=context_allowed, seats=seats), real)
         return self.around_feedforward(x, self.feedforward, real)
 
 
@@ -90,9 +91,14 @@ class Stack(nn.Module):
         context_real: Bool[Tensor, "batch source"] | None = None,
         cache: StackCache | None = None,
     ) -> Float[Tensor, "batch time dim"]:
-        """Run the stack; `real` marks the tokens of `x` that are not padding, None when all are."""
+        """Run the stack; `real` marks the tokens of `x` that are not padding, None when all are.
+
+        What was said about the context when the cache was made holds for all steps, and need not be said again.
+        """
         offset = cache.length if cache is not None else 0
         allowed = self._allowed(x, offset, real)
+        if cache is not None and cache.context_real is not None:
+            context_real = cache.context_real
         context_allowed = masks.padding(context_real) if context_real is not None else None
         x = self.dropout(self.positions.embed(x, offset))
         for index, block in enumerate(self.blocks):
@@ -105,22 +111,30 @@ class Stack(nn.Module):
                 context=context,
                 context_allowed=context_allowed,
                 cache=cache.blocks[index] if cache is not None else None,
+                seats=cache.seats if cache is not None else None,
             )
         return x if self.final_norm is None else self.final_norm(x, real)
 
-    def new_cache(self, context: Float[Tensor, "batch source dim"] | None = None, capacity: int = 16) -> StackCache:
+    def new_cache(
+        self,
+        context: Float[Tensor, "batch source dim"] | None = None,
+        context_real: Bool[Tensor, "batch source"] | None = None,
+        capacity: int = 16,
+    ) -> StackCache:
         """An empty past, and for blocks that look across, the keys and values of what they look at."""
-        return StackCache(
-            tuple(
-                BlockCache(KeyValueCache(capacity), self._remembered(block, context))
-                for block in self.blocks
-                if isinstance(block, Block)
-            )
+        blocks = tuple(
+            BlockCache(KeyValueCache(capacity), self._remembered(block, context))
+            for block in self.blocks
+            if isinstance(block, Block)
         )
+        return StackCache(blocks, context_real)
 
     @staticmethod
     def _remembered(block: Block, context: Tensor | None) -> KeyValues | None:
-        return block.cross.remember(context) if block.cross is not None and context is not None else None
+        if block.cross is None or context is None:
+            return None
+        # Looked at in every step: worth laying the heads apart once.
+        return KeyValues(*(part.contiguous() for part in block.cross.remember(context)))
 
     def _allowed(self, x: Tensor, offset: int, real: Tensor | None) -> Tensor | None:
         query_len = x.shape[1]

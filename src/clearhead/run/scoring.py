@@ -61,13 +61,19 @@ def pairs_to_score(
 
 
 def translated(
-    model: Path, texts: Sequence[str], *, beam: int | None, device: str, progress: Callable[[int], None]
+    model: Path,
+    texts: Sequence[str],
+    *,
+    beam: int | None,
+    device: str,
+    progress: Callable[[int], None],
+    workers: int | None = None,
 ) -> list[str]:
     """The best translation of each text; `progress` hears how many are done."""
     translator = load(model, device)
     config = translator.configured(**({} if beam is None else {"beam_size": beam}))
     found = []
-    for best in translator.stream(texts, config):
+    for best in translator.stream(texts, config, workers):
         found.append(best[0].text)
         progress(len(found))
     return found

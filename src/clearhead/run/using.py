@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
 import torch
 
@@ -20,13 +22,22 @@ from clearhead.generate.strategies import generate
 from clearhead.models.translator import Translator
 from clearhead.nn.masks import real_tokens
 from clearhead.run.built_in import default_model
+from clearhead.run.workers import Crew, can_fork
 from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from clearhead.text.tokenizer import TokenizerPair, check_encodable
 
 BATCH_TOKENS = 4096
 """Source tokens, padding included, that are translated side by side."""
+BATCH_LOGITS = 6 * 2**20
+"""Scores of one step, all hypotheses together: larger tensors go back to the system and are fetched anew each step."""
 WINDOW = 1024
 """Lines read ahead, so that those of a length can go together; memory is bounded by this."""
+ENOUGH_FOR_WORKERS = 256
+"""Fewer texts than this are translated by the time that workers are at work."""
+SHARES = 4
+"""Batches for each worker in a window, so that all finish at about the same time ..."""
+SMALLEST_SHARE = 1024
+"""... but not smaller than so many tokens."""
 FINE_GRAINED_SPAN = 24
 """In characters and bytes a repetition is a loop only from this many tokens on: 000000 is a number."""
 
@@ -41,6 +52,12 @@ class Translation:
     log_prob: float
     finished: bool
     """False if it was cut at the longest length."""
+
+
+Job: TypeAlias = tuple[Sequence[Sequence[int]], Sequence[int]]
+"""The source ids of one batch, and the number of each text."""
+Outcome: TypeAlias = tuple[str, float, float, bool]
+"""The fields of a Translation, as they cross from a worker."""
 
 
 class LoadedTranslator:
@@ -59,11 +76,12 @@ class LoadedTranslator:
     @overload
     def translate(self, texts: Iterable[str], **options: Any) -> list[str]: ...
     def translate(self, texts: str | Iterable[str], **options: Any) -> str | list[str]:
-        """Translate one text or many; options are those of GenerationConfig, such as `beam_size=1`."""
+        """Translate one text or many; options are `workers` and those of GenerationConfig, such as `beam_size=1`."""
         if isinstance(texts, str):
             return self.translate([texts], **options)[0]
+        workers = options.pop("workers", None)
         config = self.configured(**options)
-        return [best[0].text for best in self.stream(texts, config)]
+        return [best[0].text for best in self.stream(texts, config, workers)]
 
     def configured(self, **options: Any) -> GenerationConfig:
         """The model's own settings with some changed; a beam of one is greedy, more is a beam."""
@@ -71,23 +89,58 @@ class LoadedTranslator:
             options["strategy"] = "greedy" if options["beam_size"] == 1 else "beam"
         return build(GenerationConfig, {**self.generation.model_dump(), **options}, "generation")
 
-    def stream(self, texts: Iterable[str], config: GenerationConfig) -> Iterator[list[Translation]]:
-        """The n best translations of each text, in order, in constant memory; an empty text stays empty."""
-        remaining = iter(texts)
-        first = 0
-        while window := list(islice(remaining, WINDOW)):
-            yield from self._window(window, first, config)
-            first += len(window)
+    def stream(
+        self, texts: Iterable[str], config: GenerationConfig, workers: int | None = None
+    ) -> Iterator[list[Translation]]:
+        """The n best translations of each text, in order, in constant memory; an empty text stays empty.
 
-    def _window(self, texts: Sequence[str], first: int, config: GenerationConfig) -> list[list[Translation]]:
+        `workers` one-thread processes share the work. If not given there are as many as torch may use threads, where
+        that pays: on a CPU, from some hundred texts on.
+        """
+        remaining = iter(texts)
+        first, count = 0, 0
+        with ExitStack() as stack:
+            crew: Crew | None = None
+            while window := list(islice(remaining, WINDOW * max(count, 1))):
+                if first == 0 and (count := self._workers(len(window), workers)) > 1:
+                    crew = stack.enter_context(Crew(lambda job: self._job(job, config), count))
+                yield from self._window(window, first, config, crew)
+                first += len(window)
+
+    def _workers(self, num_texts: int, wished: int | None) -> int:
+        if wished is not None:
+            if wished > 1 and self.device.type != "cpu":
+                raise UnavailableError(f"several workers share a CPU, and this model is on {self.device}: use 1")
+            return wished
+        is_safe = can_fork() and threading.current_thread() is threading.main_thread()
+        pays = self.device.type == "cpu" and num_texts >= ENOUGH_FOR_WORKERS
+        return torch.get_num_threads() if is_safe and pays else 1
+
+    def _window(
+        self, texts: Sequence[str], first: int, config: GenerationConfig, crew: Crew | None
+    ) -> list[list[Translation]]:
         results = [[Translation("", 0.0, 0.0, True)] for _ in texts]
         ids = self._encode(texts, first)
         filled = sorted((row for row in range(len(texts)) if texts[row].strip()), key=lambda row: (len(ids[row]), row))
-        for rows in _batches(filled, [len(row) for row in ids]):
-            found = self.search([ids[row] for row in rows], config, [first + row for row in rows])
-            for row, hypotheses in zip(rows, found, strict=True):
-                results[row] = [self._translation(hypothesis) for hypothesis in hypotheses]
+        lengths = [len(row) for row in ids]
+        most_rows = max(1, BATCH_LOGITS // (self.model.config.target_vocab_size * config.hypotheses))
+        most_tokens = BATCH_TOKENS
+        if crew is not None:
+            share = sum(lengths[row] + 1 for row in filled) // (SHARES * len(crew)) + 1
+            most_tokens = min(most_tokens, max(share, SMALLEST_SHARE))
+        batches = list(_batches(filled, lengths, most_tokens, most_rows))
+        # The longest first, so that what is left at the end is short.
+        jobs = [([ids[row] for row in rows], [first + row for row in rows]) for rows in reversed(batches)]
+        found = enumerate(self._job(job, config) for job in jobs) if crew is None else crew.do(jobs)
+        for number, translations in found:
+            for row, best in zip(batches[-1 - number], translations, strict=True):
+                results[row] = [Translation(*one) for one in best]
         return results
+
+    def _job(self, job: Job, config: GenerationConfig) -> list[list[Outcome]]:
+        """What `search` finds for one batch, as text."""
+        sources, row_keys = job
+        return [[self._outcome(one) for one in best] for best in self.search(sources, config, row_keys)]
 
     def _encode(self, texts: Sequence[str], first: int) -> list[list[int]]:
         try:
@@ -128,10 +181,10 @@ class LoadedTranslator:
                 device=self.device,
             )
 
-    def _translation(self, hypothesis: Hypothesis) -> Translation:
+    def _outcome(self, hypothesis: Hypothesis) -> Outcome:
         # All that any reader may take for the end of a line, so that one line in is one line out.
         text = " ".join(self.tokenizers.target.decode(hypothesis.ids).splitlines())
-        return Translation(text, hypothesis.score, hypothesis.log_prob, hypothesis.finished)
+        return text, hypothesis.score, hypothesis.log_prob, hypothesis.finished
 
 
 def load(path: str | Path | None = None, device: str = "auto") -> LoadedTranslator:
@@ -162,10 +215,11 @@ def _check_encodable(text: str, number: int) -> None:
         raise DataError(f"text {number:,}: {error}") from None
 
 
-def _batches(rows: Sequence[int], lengths: Sequence[int]) -> Iterator[list[int]]:
+def _batches(rows: Sequence[int], lengths: Sequence[int], most_tokens: int, most_rows: int) -> Iterator[list[int]]:
     batch: list[int] = []
     for row in rows:
-        if batch and (len(batch) + 1) * (lengths[row] + 1) > BATCH_TOKENS:
+        is_full = len(batch) >= most_rows or (len(batch) + 1) * (lengths[row] + 1) > most_tokens
+        if batch and is_full:
             yield batch
             batch = []
         batch.append(row)
