@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from clearhead.nn import masks
-from clearhead.nn.kernels import KERNELS, Exact, share_heads
+from clearhead.nn.kernels import KERNELS, SHORT, Auto, Batched, Exact, share_heads
 
 BATCH, HEADS, TIME, HEAD_DIM = 2, 4, 5, 8
 
@@ -210,3 +210,27 @@ def test_each_key_value_head_is_shared_by_neighbouring_query_heads() -> None:
     shared = share_heads(x, 6)
     for head in range(6):
         assert torch.equal(shared[:, head], x[:, head // 3])
+
+
+@pytest.mark.parametrize(
+    ("key_len", "training", "chosen"),
+    [(SHORT, True, "batched"), (SHORT + 1, True, "fused"), (SHORT, False, "fused")],
+)
+def test_auto_takes_batched_products_for_short_sequences_in_training_only(
+    key_len: int, training: bool, chosen: str
+) -> None:
+    kernel, asked = Auto(), []
+    for name, part in kernel.named_children():
+        part.register_forward_hook(lambda module, inputs, output, name=name: asked.append(name))
+    query, key, value = tensors(HEADS, 3, key_len)
+    kernel(query.requires_grad_(training), key, value)
+    assert asked == [chosen]
+
+
+def test_a_bias_that_is_trained_gets_its_gradient_from_batched_products() -> None:
+    inputs, gradients = tensors(HEADS), []
+    bias = torch.randn(HEADS, TIME, TIME, requires_grad=True)
+    for kernel in (Exact(), Batched()):
+        output = kernel(*inputs, bias=bias)
+        gradients.append(torch.autograd.grad(output.square().sum(), bias)[0])
+    torch.testing.assert_close(*gradients)

@@ -125,6 +125,19 @@ def test_without_gradients_nothing_is_computed_for_them(output: OutputLayer) -> 
 
 
 @pytest.mark.parametrize("name", LOSSES)
+def test_far_apart_logits_lose_nothing_in_chunks(output: OutputLayer, name: str) -> None:
+    hidden, labels = some()
+    extreme = (hidden.detach() * 300).requires_grad_()
+    results = []
+    for rows_at_once in (2, None):
+        sums = LOSSES[name](0.1, PAD, rows_at_once=rows_at_once)(extreme, labels, output)
+        results.append([sums.total.detach(), sums.nll, *torch.autograd.grad(sums.total, [extreme, output.weight])])
+    assert float(results[0][1]) > 100
+    for chunked, plain in zip(*results, strict=True):
+        torch.testing.assert_close(chunked, plain)
+
+
+@pytest.mark.parametrize("name", LOSSES)
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("rows", [1, 3, 256])
 def test_agreement_a_few_rows_at_a_time_gives_the_same_loss_and_gradients(

@@ -64,7 +64,7 @@ class TranslatorConfig(Record):
     """Multiply embeddings by the square root of dim."""
     max_len: int = Field(256, ge=2)
     """The longest sequence, in tokens, that the model is made for."""
-    kernel: Annotated[str, one_of(KERNELS, "kernel")] = "fused"
+    kernel: Annotated[str, one_of(KERNELS, "kernel")] = "auto"
     """How attention is computed."""
 
 

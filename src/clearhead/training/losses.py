@@ -101,18 +101,34 @@ def agreeing(
     return (one + two) / 2 + loss.agreement / 4 * apart.sum(), (one_nll + two_nll) / 2
 
 
+class Points(NamedTuple):
+    """What the loss needs to know of each row of logits besides their logarithmic norm."""
+
+    right: Float[Tensor, "tokens"]
+    padding: Float[Tensor, "tokens"]
+    everything: Float[Tensor, "tokens"]
+    """The sum over the vocabulary."""
+
+
 def divergence(
     logits: Float[Tensor, "tokens vocab"], labels: Int[Tensor, "tokens"], label: SmoothLabel, pad_id: int
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """The summed loss and the summed negative log-likelihood, from logits that exist all at once: the plain way."""
-    log_norm = logits.logsumexp(-1)
-    nll = log_norm - logits.gather(-1, labels[:, None])[:, 0]
+    return _summed(_points(logits, labels, pad_id), logits.logsumexp(-1), label, logits.shape[1])
+
+
+def _points(logits: Float[Tensor, "tokens vocab"], labels: Int[Tensor, "tokens"], pad_id: int) -> Points:
+    return Points(logits.gather(-1, labels[:, None])[:, 0], logits[:, pad_id].clone(), logits.sum(-1))
+
+
+def _summed(
+    points: Points, log_norm: Float[Tensor, "tokens"], label: SmoothLabel, vocab_size: int
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    nll = log_norm - points.right
     if label.others == 0.0:
         return nll.sum(), nll.sum()
-    everything = logits.shape[1] * log_norm - logits.sum(-1)
-    padding = log_norm - logits[:, pad_id]
-    loss = label.entropy + label.others * everything
-    loss = loss + (label.right - label.others) * nll + (label.padding - label.others) * padding
+    loss = label.entropy + label.others * (vocab_size * log_norm - points.everything)
+    loss = loss + (label.right - label.others) * nll + (label.padding - label.others) * (log_norm - points.padding)
     return loss.sum(), nll.sum()
 
 
@@ -141,13 +157,19 @@ class _ChunkedDivergence(torch.autograd.Function):
                 rows = slice(start, start + rows_at_once)
                 chunk, right = narrow_hidden[rows], labels[rows, None]
                 logits = (chunk @ narrow_weight.t()).float()
-                loss, nll = divergence(logits, right[:, 0], label, pad_id)
+                points, highest = _points(logits, right[:, 0], pad_id), logits.amax(-1)
+                by_logits = torch.softmax(logits, -1, out=logits)
+                # The largest probability is exp(highest - norm): so the norm costs no second round of exponentials.
+                loss, nll = _summed(points, highest - by_logits.amax(-1).log(), label, len(weight))
                 total += loss
                 nll_sum += nll
-                by_logits = _less_label(torch.softmax(logits, -1, out=logits), right, label, pad_id)
+                by_logits = _less_label(by_logits, right, label, pad_id)
                 by_logits = by_logits.to(narrow_weight.dtype)
-                hidden_grad[rows] = by_logits @ narrow_weight
-                weight_grad += (by_logits.t() @ chunk).to(weight_grad.dtype)
+                torch.mm(by_logits, narrow_weight, out=hidden_grad[rows])
+                if narrow_weight is not weight:
+                    weight_grad += by_logits.t() @ chunk
+                else:
+                    weight_grad.addmm_(by_logits.t(), chunk)
         context.save_for_backward(hidden_grad.to(hidden.dtype), weight_grad)
         context.mark_non_differentiable(nll_sum)
         return total, nll_sum

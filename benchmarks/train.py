@@ -1,0 +1,29 @@
+"""Training speed beside the peers, written to RESULTS.md: `python benchmarks/train.py --size tiny --seconds 300`."""
+
+from __future__ import annotations
+
+import argparse
+
+from results import record
+
+from clearhead.bench.sizes import SIZES
+from clearhead.bench.training import contest
+
+
+def main() -> None:
+    """Run one contest and write its figures down."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--size", choices=SIZES, default="tiny")
+    parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--threads", type=int)
+    asked = parser.parse_args()
+    figures = contest(asked.size, seconds=asked.seconds, threads=asked.threads, told=print)
+    columns, rows = figures.table()
+    command = f"python benchmarks/train.py --size {asked.size} --seconds {asked.seconds:g} --threads {figures.threads}"
+    record(f"Training, {asked.size}", command, columns, rows, figures.remark())
+    for row in rows:
+        print(*row, sep="  ")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""A contestant's name and settings in, a process that works when told to out: one JSON line asks, one answers.
+
+A new kind of contest is one line in SEATS: the module whose `sit(settings)` gives the function that answers a turn.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from types import TracebackType
+from typing import Any
+
+from clearhead.errors import ClearheadError, UnavailableError
+
+Facts = dict[str, Any]
+Turn = Callable[[Facts], Facts]
+
+SEATS = {"train": "clearhead.bench.training", "growth": "clearhead.bench.growth"}
+
+
+class Seat:
+    """One contestant in a process of its own."""
+
+    def __init__(self, kind: str, settings: Facts) -> None:
+        self.name = str(settings["name"])
+        command = [sys.executable, "-m", "clearhead.bench.seat", kind, json.dumps(settings)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            self.facts = self._hear()
+        except BaseException:
+            self._leave(at_once=True)
+            raise
+
+    def ask(self, turn: Facts) -> Facts:
+        """Let the contestant take one turn, and wait for its figures."""
+        assert self._process.stdin is not None
+        # One that is gone has left its reason behind, or an exit code.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(json.dumps(turn) + "\n")
+            self._process.stdin.flush()
+        return self._hear()
+
+    def _hear(self) -> Facts:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        if not line:
+            raise UnavailableError(f"the contestant '{self.name}' ended with exit code {self._process.wait()}")
+        facts: Facts = json.loads(line)
+        if "error" in facts:
+            raise ClearheadError(f"the contestant '{self.name}' failed: {facts['error']}")
+        return facts
+
+    def __enter__(self) -> Seat:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._leave(at_once=error is not None)
+
+    def _leave(self, *, at_once: bool) -> None:
+        """Closing its input asks the contestant to end; one in the middle of a step need not be waited for."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        if at_once:
+            self._process.terminate()
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+
+def peak_memory() -> int:
+    """The most bytes this process has held so far."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def main() -> None:
+    """Sit down, say so, and answer until the input ends."""
+    kind, settings = sys.argv[1], json.loads(sys.argv[2])
+    # The answers keep the real output for themselves: what a peer prints goes to stderr.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+
+    def answer(facts: Facts) -> None:
+        answers.write(json.dumps(facts) + "\n")
+        answers.flush()
+
+    try:
+        turn: Turn = import_module(SEATS[kind]).sit(settings)
+        answer({"peak": peak_memory()})
+        for line in sys.stdin:
+            answer({**turn(json.loads(line)), "peak": peak_memory()})
+    except Exception as error:
+        answer({"error": f"{type(error).__name__}: {error}"})
+
+
+if __name__ == "__main__":
+    main()

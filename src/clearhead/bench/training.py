@@ -1,0 +1,263 @@
+"""A size and some time in, training speed and memory of Clearhead and its peers out, all on the same batches.
+
+Speed is in real target tokens a second, padding not counted. `sit` is one contestant's side of it, in its own process.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from clearhead.bench.corpus import fitting_corpus, restore, store
+from clearhead.bench.peers import PEERS, SMOOTHING, Trainee
+from clearhead.bench.seat import Facts, Seat, Turn
+from clearhead.bench.sizes import SIZES, Size, useful_flops
+from clearhead.data.batches import BatchConfig, Batches, Cursor, PairBatch
+from clearhead.errors import DataError, choose
+from clearhead.models.translator import Translator, TranslatorConfig
+from clearhead.text.specials import PAD_ID
+from clearhead.training.loop import Loop
+from clearhead.training.losses import LOSSES
+from clearhead.training.objectives import OBJECTIVES
+from clearhead.training.optimizers import OPTIMIZERS
+from clearhead.training.precision import PRECISIONS, is_slow
+from clearhead.training.settings import TrainConfig
+
+SEED = 1
+MAX_TOKENS = 4096
+PADDED_TO, PADDED_BATCH = 72, 32
+PEAK = "matrix products"
+OURS = {f"clearhead {precision}": precision for precision in PRECISIONS}
+LEAST_ROUNDS = 3
+REST = 0.25
+"""Seconds between turns: threads of the one before may still be spinning."""
+MATRIX = 1024
+
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What was measured of one contestant."""
+
+    name: str
+    padded: bool
+    tokens_per_second: float
+    gflops: float
+    peak: int
+
+
+@dataclass(frozen=True)
+class TrainingFigures:
+    """One contest."""
+
+    size: str
+    corpus: str
+    threads: int
+    rounds: int
+    matrix_gflops: dict[str, float]
+    """The best rate of large matrix products in the same run, by number format."""
+    rows: tuple[Row, ...]
+    missing: tuple[str, ...] = field(default=())
+
+    def best_peer(self) -> Row | None:
+        """The fastest of the peers that train on batches of similar length."""
+        peers = [row for row in self.rows if row.name not in OURS and not row.padded]
+        return max(peers, key=lambda row: row.tokens_per_second, default=None)
+
+    def table(self) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+        """Columns and rows for a person."""
+        best, padded = self.best_peer(), next((row for row in self.rows if row.padded), None)
+        columns = ("", "tokens/s", "to best peer", "to padded", "useful GFLOP/s", "of matrix peak", "peak MiB")
+        return columns, [
+            (
+                row.name,
+                f"{row.tokens_per_second:,.0f}",
+                f"{row.tokens_per_second / best.tokens_per_second:.2f}" if best else "–",
+                f"{row.tokens_per_second / padded.tokens_per_second:.2f}" if padded else "–",
+                f"{row.gflops:.1f}",
+                f"{100 * row.gflops / self.matrix_gflops[OURS.get(row.name, 'fp32')]:.0f} %",
+                f"{row.peak / 2**20:,.0f}",
+            )
+            for row in sorted(self.rows, key=lambda row: -row.tokens_per_second)
+        ]
+
+    def remark(self) -> str:
+        """What the table cannot say."""
+        peaks = ", ".join(f"{name} {value:.0f}" for name, value in self.matrix_gflops.items())
+        return (
+            f"{self.corpus}; real target tokens; medians of {self.rounds} interleaved rounds; {self.threads} threads; "
+            f"products of {MATRIX}×{MATRIX} matrices in the same run: {peaks} GFLOP/s. Useful operations of S source "
+            "and T target tokens: 6 · (S · (L(4d² + 2df) + 2Ld²) + T · (L(6d² + 2df) + dV) + 2Ld(S² + T² + ST))."
+        )
+
+
+def contest(
+    size_name: str,
+    *,
+    seconds: float = 120.0,
+    threads: int | None = None,
+    steps: int = 2,
+    names: Sequence[str] | None = None,
+    told: Told = lambda line: None,
+) -> TrainingFigures:
+    """Let everybody train in turns for about so many seconds."""
+    threads = threads or torch.get_num_threads()
+    missing = tuple(name for name, peer in PEERS.items() if not find_spec(peer.package))
+    for name in missing:
+        told(f"{name} is not here: pip install 'clearhead[bench]'")
+    fast = [precision for precision in PRECISIONS if not is_slow(precision, torch.device("cpu"))]
+    everybody = [name for name, precision in OURS.items() if precision in fast] + [n for n in PEERS if n not in missing]
+    taking_part = [name for name in everybody if names is None or name in names]
+    told(f"preparing the data for {size_name}")
+    size, pairs, corpus = fitting_corpus(choose(SIZES, size_name, "size"))
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as seats:
+        store(pairs, Path(folder))
+        shared = {"size": asdict(size), "folder": folder, "threads": threads}
+        seated = {}
+        for name in [*(f"{PEAK} {precision}" for precision in fast), *taking_part]:
+            told(f"{name} sits down")
+            seated[name] = seats.enter_context(Seat("train", {**shared, "name": name}))
+        turns: dict[str, list[Facts]] = {name: [] for name in seated}
+        for seat in seated.values():
+            seat.ask({"steps": 1})
+        began = time.perf_counter()
+        while len(turns[taking_part[0]]) < LEAST_ROUNDS or time.perf_counter() - began < seconds:
+            for name in _in_turn(list(seated), len(turns[taking_part[0]])):
+                time.sleep(REST)
+                turns[name].append(seated[name].ask({"steps": steps}))
+            told(_standing(turns, taking_part))
+    rows = tuple(_row(name, turns[name]) for name in taking_part)
+    peaks = {precision: max(turn["gflops"] for turn in turns[f"{PEAK} {precision}"]) for precision in fast}
+    return TrainingFigures(size_name, corpus, threads, len(turns[taking_part[0]]), peaks, rows, missing)
+
+
+def _in_turn(names: list[str], turn: int) -> Iterator[str]:
+    """Everybody, beginning with another one each time."""
+    shift = turn % len(names)
+    return iter([*names[shift:], *names[:shift]])
+
+
+def _standing(turns: dict[str, list[Facts]], names: list[str]) -> str:
+    latest = ", ".join(f"{name} {turns[name][-1]['tokens'] / turns[name][-1]['seconds']:,.0f}" for name in names)
+    return f"round {len(turns[names[0]])}: {latest} tokens/s"
+
+
+def _row(name: str, turns: list[Facts]) -> Row:
+    return Row(
+        name,
+        padded=name in PEERS and PEERS[name].padded,
+        tokens_per_second=statistics.median(turn["tokens"] / turn["seconds"] for turn in turns),
+        gflops=statistics.median(turn["flops"] / turn["seconds"] / 1e9 for turn in turns),
+        peak=max(turn["peak"] for turn in turns),
+    )
+
+
+def sit(settings: Facts) -> Turn:
+    """One contestant: builds its model, and trains so many steps each time it is asked."""
+    torch.manual_seed(SEED)
+    torch.set_num_threads(settings["threads"])
+    name, size = settings["name"], Size(**settings["size"])
+    if name.startswith(PEAK):
+        dtype = PRECISIONS[name.removeprefix(PEAK).strip()] or torch.float32
+        return lambda turn: {"gflops": matrix_gflops(dtype)}
+    padded = name in PEERS and PEERS[name].padded
+    config = BatchConfig(batch_size=PADDED_BATCH) if padded else BatchConfig(max_tokens=MAX_TOKENS)
+    batches = Batches(restore(Path(settings["folder"])), config, SEED)
+    train = _ours(size, OURS[name], batches) if name in OURS else _theirs(PEERS[name].build(size), padded=padded)
+    stream = batches.stream()
+
+    def turn(asked: Facts) -> Facts:
+        pulled = [next(stream)[1] for _ in range(asked["steps"])]
+        began = time.perf_counter()
+        for batch in pulled:
+            train(batch)
+        seconds = time.perf_counter() - began
+        return {
+            "seconds": seconds,
+            "tokens": sum(batch.num_target_tokens for batch in pulled),
+            "flops": sum(useful_flops(size, batch.source_lengths, batch.target_lengths) for batch in pulled),
+        }
+
+    return turn
+
+
+def our_loop(model: Translator, batches: Batches, precision: str = "fp32") -> Loop:
+    """The training loop that users have, with nothing to validate and nowhere to save."""
+
+    class Nowhere:
+        def save(self, state: Any, validation_loss: float | None) -> Path:
+            raise DataError("a benchmark saves nothing")
+
+    config = TrainConfig(steps=1_000_000, lr=1e-4, smoothing=SMOOTHING, precision=precision)
+    optimizer = OPTIMIZERS["adam"](model, betas=(config.beta1, config.beta2), eps=config.eps, weight_decay=0.0)
+    loss = LOSSES[config.loss](config.smoothing, PAD_ID)
+    objective = OBJECTIVES["translator"]
+    dim = model.config.dim
+    return Loop(model, optimizer, loss, objective, batches, config, lambda: (), lambda: (), Nowhere(), dim)
+
+
+def our_model(size: Size, **changes: Any) -> Translator:
+    """Our translator in a contest's size."""
+    shape: dict[str, Any] = {
+        "source_vocab_size": size.source_vocab_size,
+        "target_vocab_size": size.target_vocab_size,
+        "dim": size.dim,
+        "ff_dim": size.ff_dim,
+        "num_heads": size.num_heads,
+        "encoder_layers": size.num_layers,
+        "decoder_layers": size.num_layers,
+        "dropout": size.dropout,
+        "tie": "all" if size.joint else "none",
+    }
+    return Translator(TranslatorConfig(**{**shape, **changes}))
+
+
+def _ours(size: Size, precision: str, batches: Batches) -> Callable[[PairBatch], None]:
+    loop = our_loop(our_model(size), batches, precision)
+
+    def train(batch: PairBatch) -> None:
+        loop.step(iter([(Cursor(), batch)]), 1, 1_000_000)
+
+    return train
+
+
+def _theirs(trainee: Trainee, *, padded: bool) -> Callable[[PairBatch], None]:
+    trainee.model.train()
+
+    def train(batch: PairBatch) -> None:
+        source, target = batch.source, batch.target
+        if padded:
+            source, target = pad_to(source, PADDED_TO), pad_to(target, PADDED_TO)
+        trainee.step(torch.from_numpy(source), torch.from_numpy(target))
+
+    return train
+
+
+def pad_to(ids: NDArray[np.int64], length: int) -> NDArray[np.int64]:
+    """Every row filled up with padding to one length."""
+    return np.pad(ids, ((0, 0), (0, max(0, length - ids.shape[1]))), constant_values=PAD_ID)
+
+
+def matrix_gflops(dtype: torch.dtype, rounds: int = 5) -> float:
+    """The best rate of large square products in a number format, in thousand millions of operations a second."""
+    with torch.no_grad():
+        first, second = (nn.init.normal_(torch.empty(MATRIX, MATRIX)).to(dtype) for _ in range(2))
+        best = float("inf")
+        for _ in range(rounds):
+            began = time.perf_counter()
+            first @ second
+            best = min(best, time.perf_counter() - began)
+    return 2 * MATRIX**3 / best / 1e9

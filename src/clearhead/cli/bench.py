@@ -1,0 +1,68 @@
+"""`clearhead bench`: nothing in; what this machine can do, beside the peers in the same run, to stdout."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from cyclopts.validators import Number
+
+from clearhead.cli import show
+from clearhead.cli.flags import Switch, Threads
+
+app = App(name="bench", help="Measure this machine: Clearhead beside its peers, and its growth with size.")
+
+Seconds = Annotated[float, Parameter(validator=Number(gt=0))]
+
+
+@app.command
+def train(*, size: str = "tiny", seconds: Seconds = 120.0, threads: Threads = None, quick: Switch = False) -> None:
+    """Train Clearhead and its peers in turns on the same batches; tokens a second, ratios and memory.
+
+    clearhead bench train --size tiny --seconds 120
+
+    Parameters
+    ----------
+    size
+        The size of everybody's model: tiny or base.
+    seconds
+        About how long the turns go on; starting up comes on top.
+    quick
+        The fewest turns that show something.
+    """
+    with show.waiting("waking up"):
+        from clearhead.bench.training import contest
+    figures = contest(size, seconds=0.1 if quick else seconds, threads=threads, steps=1 if quick else 2, told=show.note)
+    _write(*figures.table(), figures.remark())
+
+
+@app.command
+def growth(*, out: Path = Path("growth.png"), threads: Threads = None, quick: Switch = False) -> None:
+    """Time and memory of a training step as length, width, depth and vocabulary grow; a table and a picture.
+
+    clearhead bench growth --out growth.png
+
+    Parameters
+    ----------
+    out
+        The picture to draw.
+    quick
+        The smaller values only, and fewer steps.
+    """
+    with show.waiting("waking up"):
+        import torch
+
+        from clearhead.bench import growth as growing
+    found = growing.measure(quick=quick, threads=threads, told=show.note)
+    growing.draw(found, out)
+    _write(growing.COLUMNS, map(growing.row, found), growing.remark(threads or torch.get_num_threads()))
+    show.note(f"the picture is in {out}")
+
+
+def _write(columns: Sequence[str], rows: Iterable[Sequence[str]], remark: str) -> None:
+    """A Markdown table on stdout."""
+    lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}", *(f"| {' | '.join(row)} |" for row in rows)]
+    sys.stdout.write("\n".join([*lines, "", remark, ""]))
