@@ -5,6 +5,7 @@ Speed is in real target tokens a second, padding not counted. `sit` is one conte
 
 from __future__ import annotations
 
+import functools
 import statistics
 import tempfile
 import time
@@ -24,10 +25,11 @@ from clearhead.bench.corpus import fitting_corpus, restore, store
 from clearhead.bench.peers import PEERS, SMOOTHING, Trainee
 from clearhead.bench.seat import Facts, Seat, Turn
 from clearhead.bench.sizes import SIZES, Size, useful_flops
-from clearhead.data.batches import BatchConfig, Batches, Cursor, PairBatch
+from clearhead.data.batches import BatchConfig, Batches, Cursor, PairBatch, Part, Share
 from clearhead.errors import DataError, choose
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.text.specials import PAD_ID
+from clearhead.training.distributed import SOLO, Lesson, share_out
 from clearhead.training.loop import Loop
 from clearhead.training.losses import LOSSES
 from clearhead.training.objectives import OBJECTIVES
@@ -177,10 +179,10 @@ def sit(settings: Facts) -> Turn:
     config = BatchConfig(batch_size=PADDED_BATCH) if padded else BatchConfig(max_tokens=MAX_TOKENS)
     batches = Batches(restore(Path(settings["folder"])), config, SEED)
     train = _ours(size, OURS[name], batches) if name in OURS else _theirs(PEERS[name].build(size), padded=padded)
-    stream = batches.stream()
+    stream = batches.shares()
 
     def turn(asked: Facts) -> Facts:
-        pulled = [next(stream)[1] for _ in range(asked["steps"])]
+        pulled = [next(stream).parts[0].batch for _ in range(asked["steps"])]
         began = time.perf_counter()
         for batch in pulled:
             train(batch)
@@ -205,8 +207,22 @@ def our_loop(model: Translator, batches: Batches, precision: str = "fp32") -> Lo
     optimizer = OPTIMIZERS["adam"](model, betas=(config.beta1, config.beta2), eps=config.eps, weight_decay=0.0)
     loss = LOSSES[config.loss](config.smoothing, PAD_ID)
     objective = OBJECTIVES["translator"]
-    dim = model.config.dim
-    return Loop(model, optimizer, loss, objective, batches, config, lambda: (), lambda: (), Nowhere(), dim)
+    return Loop(
+        sharing=share_out(Lesson(model, loss, objective, precision), SOLO, "none"),
+        optimizer=optimizer,
+        batches=batches,
+        config=config,
+        validation=lambda: (),
+        samples=lambda: (),
+        keeper=Nowhere(),
+        dim=model.config.dim,
+    )
+
+
+def take_step(loop: Loop, batch: PairBatch) -> None:
+    """One step of the loop, on this batch."""
+    share = Share(Cursor(), batch.num_target_tokens, (Part(batch, counts=True),), ())
+    loop.step(iter([share]), 1, 1_000_000)
 
 
 def our_model(size: Size, **changes: Any) -> Translator:
@@ -228,10 +244,7 @@ def our_model(size: Size, **changes: Any) -> Translator:
 def _ours(size: Size, precision: str, batches: Batches) -> Callable[[PairBatch], None]:
     loop = our_loop(our_model(size), batches, precision)
 
-    def train(batch: PairBatch) -> None:
-        loop.step(iter([(Cursor(), batch)]), 1, 1_000_000)
-
-    return train
+    return functools.partial(take_step, loop)
 
 
 def _theirs(trainee: Trainee, *, padded: bool) -> Callable[[PairBatch], None]:
