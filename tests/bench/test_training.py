@@ -36,7 +36,7 @@ def built(name: str, size: Size) -> Trainee:
 
 
 def one_batch(size: Size) -> tuple[torch.Tensor, torch.Tensor]:
-    batch = next(Batches(made_pairs(size, 60), BatchConfig(max_tokens=200), 1).stream())[1]
+    batch = next(Batches(made_pairs(size, 60), BatchConfig(max_tokens=200), 1).shares()).parts[0].batch
     return torch.from_numpy(batch.source), torch.from_numpy(batch.target)
 
 

@@ -21,7 +21,11 @@ from clearhead.errors import ClearheadError, UnavailableError
 Facts = dict[str, Any]
 Turn = Callable[[Facts], Facts]
 
-SEATS = {"train": "clearhead.bench.training", "growth": "clearhead.bench.growth"}
+SEATS = {
+    "train": "clearhead.bench.training",
+    "decode": "clearhead.bench.decoding",
+    "growth": "clearhead.bench.growth",
+}
 
 
 class Seat:

@@ -40,6 +40,27 @@ def train(*, size: str = "tiny", seconds: Seconds = 120.0, threads: Threads = No
 
 
 @app.command
+def decode(model: Path, *, sentences: int = 1000, rounds: int = 5, threads: Threads = None) -> None:
+    """Translate Multi30k's test set with a model's weights, by Clearhead and by its peers in turns.
+
+    clearhead bench decode runs/multi30k
+
+    Parameters
+    ----------
+    model
+        A German to English model.
+    sentences
+        How many of the 1,000 test sentences.
+    rounds
+        How often everybody translates them; the medians count.
+    """
+    with show.waiting("waking up"):
+        from clearhead.bench.decoding import contest
+    figures = contest(model, sentences=sentences, rounds=rounds, threads=threads, told=show.note)
+    _write(*figures.table(), figures.remark())
+
+
+@app.command
 def growth(*, out: Path = Path("growth.png"), threads: Threads = None, quick: Switch = False) -> None:
     """Time and memory of a training step as length, width, depth and vocabulary grow; a table and a picture.
 

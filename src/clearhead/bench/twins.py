@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from clearhead.errors import UnavailableError
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.nn.positions import waves
 from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID
@@ -72,7 +73,8 @@ def _check_possible(config: TranslatorConfig) -> None:
         "window": None,
     }
     if given != needed or config.residual == "none" or config.feedforward == "swiglu":
-        raise SystemExit(f"Marian and Pegasus are not like this model: {config}")
+        different = next(name for name in needed if given[name] != needed[name]) if given != needed else "residual"
+        raise UnavailableError(f"Marian and Pegasus have no such model: its {different} is another")
 
 
 def _renamed(model: Translator) -> dict[str, Tensor]:
