@@ -33,7 +33,7 @@ BATCH_LOGITS = 6 * 2**20
 WINDOW = 1024
 """Lines read ahead, so that those of a length can go together; memory is bounded by this."""
 ENOUGH_FOR_WORKERS = 256
-"""Fewer texts than this are translated by the time that workers are at work."""
+"""Fewer texts than this are left to one process; a guess, not yet measured on an idle machine."""
 SHARES = 4
 """Batches for each worker in a window, so that all finish at about the same time ..."""
 SMALLEST_SHARE = 1024
