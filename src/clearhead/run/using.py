@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 
@@ -15,12 +15,15 @@ from clearhead.config import build
 from clearhead.errors import DataError, UnavailableError
 from clearhead.generate.constraints import count_repeats
 from clearhead.generate.settings import GenerationConfig
-from clearhead.generate.step import Hypothesis
+from clearhead.generate.step import Choice, Hypothesis
 from clearhead.generate.strategies import generate
 from clearhead.models.translator import Translator
 from clearhead.nn.masks import real_tokens
 from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from clearhead.text.tokenizer import TokenizerPair, check_encodable
+
+if TYPE_CHECKING:
+    from clearhead.run.inspecting import Inspection
 
 BATCH_TOKENS = 4096
 """Source tokens, padding included, that are translated side by side."""
@@ -52,6 +55,8 @@ class LoadedTranslator:
         self.model = model.to(self.device).eval()
         self.tokenizers = tokenizers
         self.generation = generation
+        self.path: Path | None = None
+        """Where it was loaded from."""
 
     @overload
     def translate(self, texts: str, **options: Any) -> str: ...
@@ -69,6 +74,14 @@ class LoadedTranslator:
         if "beam_size" in options and "strategy" not in options:
             options["strategy"] = "greedy" if options["beam_size"] == 1 else "beam"
         return build(GenerationConfig, {**self.generation.model_dump(), **options}, "generation")
+
+    def inspect(
+        self, text: str, target: str | None = None, *, ablate: Sequence[str] = (), **options: Any
+    ) -> Inspection:
+        """Look at every head while a text is translated, or is led to a target; `ablate` names heads to switch off."""
+        from clearhead.run.inspecting import inspect
+
+        return inspect(self, text, target, ablate=ablate, **options)
 
     def stream(self, texts: Iterable[str], config: GenerationConfig) -> Iterator[list[Translation]]:
         """The n best translations of each text, in order, in constant memory; an empty text stays empty."""
@@ -105,9 +118,13 @@ class LoadedTranslator:
         return encoded
 
     def search(
-        self, sources: Sequence[Sequence[int]], config: GenerationConfig, row_keys: Sequence[int] | None = None
+        self,
+        sources: Sequence[Sequence[int]],
+        config: GenerationConfig,
+        row_keys: Sequence[int] | None = None,
+        watch: Callable[[Choice], None] | None = None,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses for source ids (without control tokens), all in one batch."""
+        """The hypotheses for source ids (without control tokens), all in one batch; `watch` sees each step."""
         source = _padded([[*ids, EOS_ID] for ids in sources]).to(self.device)
         is_full = len({len(ids) for ids in sources}) == 1
         with torch.inference_mode():
@@ -125,6 +142,7 @@ class LoadedTranslator:
                 repeats_allowed=[count_repeats(ids) for ids in sources],
                 guard_span=FINE_GRAINED_SPAN if self.tokenizers.target.kind in ("char", "byte") else 1,
                 device=self.device,
+                watch=watch,
             )
 
     def _translation(self, hypothesis: Hypothesis) -> Translation:
@@ -137,7 +155,9 @@ def load(path: str | Path, device: str = "auto") -> LoadedTranslator:
     """Load a model directory, or the best model of a run directory."""
     stored = load_model(Path(path))
     generation = build(GenerationConfig, stored.generation, str(stored.path / "generation_config.json"))
-    return LoadedTranslator(stored.model, stored.tokenizers, generation, device)
+    translator = LoadedTranslator(stored.model, stored.tokenizers, generation, device)
+    translator.path = stored.path
+    return translator
 
 
 def pick_device(name: str) -> torch.device:
