@@ -17,8 +17,6 @@ from clearhead.models.translator import Translator
 from clearhead.text.specials import BOS_ID, EOS_ID
 from clearhead.text.tokenizer import TokenizerPair
 
-pytestmark = pytest.mark.usefixtures("unchecked")
-
 SOURCE = [10, 20, 30, 40, 50]
 PENALTY = 1.0
 

@@ -19,8 +19,6 @@ from clearhead.inspection.view import ENCODINGS, Facts, Generation, build_view, 
 from clearhead.models.translator import Translator
 from clearhead.text.tokenizer import TokenizerPair
 
-pytestmark = pytest.mark.usefixtures("unchecked")
-
 TEXT, WRITTEN = "Haus 我, <b>", "a house</s>"
 
 

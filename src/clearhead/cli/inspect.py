@@ -66,9 +66,9 @@ def inspect(
     out
         The page to write; with --importance a table, with --prune the new model directory.
     png
-        Draw heat maps of heads into this file ...
+        Draw heat maps of heads into this file, as dots.
     svg
-        ... or into this one.
+        Draw heat maps of heads into this file, as lines that stay sharp.
     json
         Write everything the page knows into this file.
     tensors
