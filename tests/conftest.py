@@ -15,7 +15,11 @@ from jaxtyping import install_import_hook
 if TYPE_CHECKING:
     from clearhead.run.settings import RunConfig
 
-CHECKED = ["clearhead.nn", "clearhead.primer", "clearhead.models", "clearhead.training.losses", "clearhead.generate"]
+CHECKED = [
+    "clearhead.nn", "clearhead.primer", "clearhead.models", "clearhead.training.losses", "clearhead.generate",
+    "clearhead.inspection.record", "clearhead.inspection.measures", "clearhead.inspection.generation",
+    "clearhead.inspection.view",
+]  # fmt: skip
 # Shapes in signatures are executed: from here on these packages are imported with every tensor's axes checked.
 install_import_hook(CHECKED, "beartype.beartype")
 

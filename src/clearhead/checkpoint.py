@@ -68,12 +68,12 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         raise StorageError(f"{path} cannot be read: {error}") from None
 
 
-def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Write a safetensors file that may be read by whoever may read its neighbours."""
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, str] | None = None) -> None:
+    """Write a safetensors file, with notes in its header, that may be read by whoever may read its neighbours."""
     path.touch()
     mode = path.stat().st_mode
     try:
-        save_file(dict(tensors), path, metadata={"format": "pt"})
+        save_file(dict(tensors), path, metadata={"format": "pt", **(notes or {})})
     except SafetensorError as error:
         # A full disk is an I/O error like any other, but comes as text: "… (os error 28)".
         number = re.search(r"(?:os error|code:) (\d+)", str(error))

@@ -199,13 +199,27 @@ def waiting(what: str) -> Iterator[Callable[[Reading], None]]:
 @contextmanager
 def counting(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
     """A bar for work that counts up; call the yielded function with how many are done."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class Rate(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(f"{task.speed:,.1f}/s" if task.speed else "")
 
     screen = console()
     columns = (
         TextColumn("{task.description}"),
         BarColumn(bar_width=BAR_WIDTH),
         MofNCompleteColumn(),
+        Rate(),
         TimeRemainingColumn(),
     )
     hidden = not screen.is_terminal

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import unicodedata
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,6 +57,41 @@ def draw_heads(
         figure.colorbar(image, ax=panels, shrink=0.6, aspect=30, pad=0.01, ticks=[0, 0.5, 1], label="weight")
         if headline:
             figure.suptitle(headline)
+        try:
+            figure.savefig(path)
+        except OSError as error:
+            raise storage_error(path, error) from error
+
+
+def draw_changes(path: Path, changes: Mapping[str, float], meaning: str) -> None:
+    """Draw a number for each head, named like decoder.2.cross.5: a panel for each kind, its layers by its heads."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    grids: dict[str, dict[tuple[int, int], float]] = {}
+    for name, change in changes.items():
+        stack, layer, part, head = name.split(".")
+        grids.setdefault(f"{stack} {part}", {})[int(layer), int(head)] = change
+    most = max((abs(change) for change in changes.values()), default=0.0) or 1.0
+    widths = [1 + max(head for _, head in grid) for grid in grids.values()]
+    heights = [1 + max(layer for layer, _ in grid) for grid in grids.values()]
+    with rc_context({"font.family": font_families()}):
+        size = (1.5 + 0.75 * sum(widths) + 0.5 * len(widths), 1.3 + 0.6 * max(heights))
+        figure = Figure(figsize=size, dpi=min(DOTS_PER_INCH, MOST_DOTS / max(size)), layout="constrained")
+        panels = figure.subplots(1, len(grids), squeeze=False, width_ratios=widths)[0]
+        for panel, (title, grid), width, height in zip(panels, grids.items(), widths, heights, strict=True):
+            cells = np.full((height, width), np.nan)
+            for place, change in grid.items():
+                cells[place] = change
+                strong = abs(change) > 0.6 * most
+                ink = "white" if strong else "black"
+                panel.text(place[1], place[0], f"{change:+.3f}", ha="center", va="center", fontsize=7, color=ink)
+            image = panel.imshow(cells, cmap="PuOr_r", vmin=-most, vmax=most, aspect="auto")
+            panel.set_title(title, fontsize=10)
+            panel.set_xticks(range(width), [f"head {head}" for head in range(width)], fontsize=8)
+            panel.set_yticks(range(height), [f"layer {layer}" for layer in range(height)], fontsize=8)
+            panel.tick_params(length=0)
+        figure.colorbar(image, ax=list(panels), shrink=0.8, label=meaning)
         try:
             figure.savefig(path)
         except OSError as error:

@@ -38,6 +38,12 @@ class TranslatorConfig(Record):
     """Attention heads."""
     num_kv_heads: int | None = Field(None, ge=1)
     """Heads of keys and values: as many as num_heads if not given, fewer for grouped-query, one for multi-query."""
+    encoder_heads: list[list[int]] | None = None
+    """For each encoder layer which of its num_heads there are, counted from 0, where some were pruned; else all."""
+    decoder_heads: list[list[int]] | None = None
+    """The same for the decoder's attention to itself."""
+    cross_heads: list[list[int]] | None = None
+    """The same for the decoder's attention to the source."""
     encoder_layers: int = Field(3, ge=1)
     """Depth of the encoder."""
     decoder_layers: int = Field(3, ge=1)
@@ -99,11 +105,15 @@ class Translator(nn.Module):
         self.output = OutputLayer(
             config.dim, config.target_vocab_size, self.target_embedding if config.tie != "none" else None
         )
-        self.encoder = self._stack(config.encoder_layers, config.norm)
-        self.decoder = self._stack(config.decoder_layers, config.decoder_norm or config.norm, causal=True, cross=True)
+        self.encoder = self._stack(config.encoder_layers, config.norm, config.encoder_heads)
+        self.decoder = self._stack(
+            config.decoder_layers, config.decoder_norm or config.norm, config.decoder_heads, causal=True, cross=True
+        )
         initialise(self)
 
-    def _stack(self, num_layers: int, norm: str, *, causal: bool = False, cross: bool = False) -> Stack:
+    def _stack(
+        self, num_layers: int, norm: str, heads: list[list[int]] | None, *, causal: bool = False, cross: bool = False
+    ) -> Stack:
         config = self.config
         return build_stack(
             dim=config.dim,
@@ -122,6 +132,8 @@ class Translator(nn.Module):
             window=config.window,
             causal=causal,
             cross=cross,
+            heads=heads,
+            cross_heads=config.cross_heads if cross else None,
         )
 
     def encode(

@@ -1,9 +1,12 @@
 """A stream in, the same stream mixed across positions out: projections and heads around one of the KERNELS.
 
-Multi-head, grouped-query and multi-query attention are one class: only `num_kv_heads` differs.
+Multi-head, grouped-query and multi-query attention are one class: only `num_kv_heads` differs. Heads may have been
+pruned: those that are left keep their numbers, and with them their slope in ALiBi.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -24,6 +27,20 @@ def merge_heads(x: Float[Tensor, "batch heads time head_dim"]) -> Float[Tensor, 
     return x.transpose(1, 2).flatten(2)
 
 
+def checked_heads(heads: Sequence[int], num_heads: int, num_kv_heads: int) -> tuple[int, ...]:
+    """The numbers of heads that are left, if they can be: some, in order, and whole groups that share keys."""
+    size = num_heads // num_kv_heads
+    groups = [set(range(first, first + size)) & set(heads) for first in range(0, num_heads, size)]
+    if (
+        not heads
+        or list(heads) != sorted({*heads} & {*range(num_heads)})
+        or {len(group) for group in groups} - {0, size}
+    ):
+        sharing = "" if size == 1 else f", in whole groups of {size}"
+        raise ConfigError(f"heads {list(heads)} must be some of 0 to {num_heads - 1}, in order{sharing}")
+    return tuple(heads)
+
+
 class Attention(nn.Module):
     """Self-attention, or with a `context` cross attention."""
 
@@ -34,6 +51,7 @@ class Attention(nn.Module):
         *,
         num_kv_heads: int | None = None,
         head_dim: int | None = None,
+        heads: Sequence[int] | None = None,
         projection_bias: bool = True,
         dropout: float = 0.0,
         kernel: str = "fused",
@@ -44,8 +62,13 @@ class Attention(nn.Module):
             raise ConfigError(f"dim {dim} cannot be cut into {num_heads} heads: choose num_heads that divides it")
         if num_kv_heads < 1 or num_heads % num_kv_heads:
             raise ConfigError(f"num_heads {num_heads} must be a multiple of num_kv_heads {num_kv_heads}")
-        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
+        self.heads = tuple(range(num_heads)) if heads is None else checked_heads(heads, num_heads, num_kv_heads)
+        """The numbers of the heads there are: all of `num_heads`, or those of them that were left."""
+        self.is_whole = len(self.heads) == num_heads
         self.head_dim = head_dim or dim // num_heads
+        num_kv_heads = num_kv_heads * len(self.heads) // num_heads
+        num_heads = len(self.heads)
+        self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.dropout = dropout
         self.query = nn.Linear(dim, num_heads * self.head_dim, projection_bias)
         self.key = nn.Linear(dim, num_kv_heads * self.head_dim, projection_bias)
@@ -72,6 +95,7 @@ class Attention(nn.Module):
             query, key, value = self._own_past(x, query, positions, cache)
             if positions is not None:
                 bias = positions.bias(query.shape[2], key.shape[2], x.device)
+                bias = bias if bias is None or self.is_whole else bias[list(self.heads)]
         else:
             key, value = context if isinstance(context, KeyValues) else self.remember(context)
         mixed = self.kernel(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -168,19 +168,29 @@ def build_stack(
     causal: bool = False,
     cross: bool = False,
     window: int | None = None,
+    heads: Sequence[Sequence[int]] | None = None,
+    cross_heads: Sequence[Sequence[int]] | None = None,
 ) -> Stack:
-    """Wire a stack from names in the tables; `causal` hides the future, `cross` adds attention to a context."""
+    """Wire a stack from names in the tables; `causal` hides the future, `cross` adds attention to a context.
+
+    `heads` and `cross_heads` say for each layer which of its `num_heads` were left, where some were pruned.
+    """
     make_norm = choose(NORMS, norm, "norm")
     if causal and make_norm.mixes_time:
         fitting = ", ".join(sorted(name for name, kind in NORMS.items() if not kind.mixes_time))
         raise ConfigError(f"norm '{norm}' looks at later positions, which a decoder must not: choose from {fitting}")
     arrangement = choose(RESIDUALS, residual, "residual arrangement")
 
-    def attention() -> Attention:
+    for name, left in (("heads", heads), ("cross_heads", cross_heads)):
+        if left is not None and len(left) != num_layers:
+            raise ConfigError(f"{name} must have one list for each of {num_layers} layers, not {len(left)}")
+
+    def attention(left: Sequence[int] | None) -> Attention:
         return Attention(
             dim,
             num_heads,
             num_kv_heads=num_kv_heads,
+            heads=left,
             projection_bias=projection_bias,
             dropout=attention_dropout,
             kernel=kernel,
@@ -188,12 +198,12 @@ def build_stack(
 
     blocks = [
         Block(
-            attention(),
+            attention(heads[layer] if heads is not None else None),
             choose(FEED_FORWARDS, feedforward, "feed-forward")(dim, ff_dim, dropout),
             lambda: arrangement(make_norm(dim), dropout),
-            attention() if cross else None,
+            attention(cross_heads[layer] if cross_heads is not None else None) if cross else None,
         )
-        for _ in range(num_layers)
+        for layer in range(num_layers)
     ]
     scheme = choose(POSITIONS, positions, "position scheme")(
         dim=dim, num_heads=num_heads, head_dim=dim // num_heads, max_len=max_len

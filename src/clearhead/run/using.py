@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 import torch
 
@@ -17,7 +17,7 @@ from clearhead.config import build
 from clearhead.errors import DataError, UnavailableError
 from clearhead.generate.constraints import count_repeats
 from clearhead.generate.settings import GenerationConfig
-from clearhead.generate.step import Hypothesis
+from clearhead.generate.step import Choice, Hypothesis
 from clearhead.generate.strategies import generate
 from clearhead.models.translator import Translator
 from clearhead.nn.masks import real_tokens
@@ -25,6 +25,9 @@ from clearhead.run.built_in import default_model
 from clearhead.run.workers import Crew, can_fork
 from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from clearhead.text.tokenizer import TokenizerPair, check_encodable
+
+if TYPE_CHECKING:
+    from clearhead.run.inspecting import Inspection
 
 BATCH_TOKENS = 4096
 """Source tokens, padding included, that are translated side by side."""
@@ -70,6 +73,8 @@ class LoadedTranslator:
         self.model = model.to(self.device).eval()
         self.tokenizers = tokenizers
         self.generation = generation
+        self.path: Path | None = None
+        """Where it was loaded from."""
 
     @overload
     def translate(self, texts: str, **options: Any) -> str: ...
@@ -88,6 +93,14 @@ class LoadedTranslator:
         if "beam_size" in options and "strategy" not in options:
             options["strategy"] = "greedy" if options["beam_size"] == 1 else "beam"
         return build(GenerationConfig, {**self.generation.model_dump(), **options}, "generation")
+
+    def inspect(
+        self, text: str, target: str | None = None, *, ablate: Sequence[str] = (), **options: Any
+    ) -> Inspection:
+        """Look at every head while a text is translated, or is led to a target; `ablate` names heads to switch off."""
+        from clearhead.run.inspecting import inspect
+
+        return inspect(self, text, target, ablate=ablate, **options)
 
     def stream(
         self, texts: Iterable[str], config: GenerationConfig, workers: int | None = None
@@ -159,9 +172,13 @@ class LoadedTranslator:
         return encoded
 
     def search(
-        self, sources: Sequence[Sequence[int]], config: GenerationConfig, row_keys: Sequence[int] | None = None
+        self,
+        sources: Sequence[Sequence[int]],
+        config: GenerationConfig,
+        row_keys: Sequence[int] | None = None,
+        watch: Callable[[Choice], None] | None = None,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses for source ids (without control tokens), all in one batch."""
+        """The hypotheses for source ids (without control tokens), all in one batch; `watch` sees each step."""
         source = _padded([[*ids, EOS_ID] for ids in sources]).to(self.device)
         is_full = len({len(ids) for ids in sources}) == 1
         with torch.inference_mode():
@@ -179,6 +196,7 @@ class LoadedTranslator:
                 repeats_allowed=[count_repeats(ids) for ids in sources],
                 guard_span=FINE_GRAINED_SPAN if self.tokenizers.target.kind in ("char", "byte") else 1,
                 device=self.device,
+                watch=watch,
             )
 
     def _outcome(self, hypothesis: Hypothesis) -> Outcome:
@@ -191,7 +209,9 @@ def load(path: str | Path | None = None, device: str = "auto") -> LoadedTranslat
     """Load a model directory, the best model of a run directory, or without a path the built-in model."""
     stored = load_model(default_model() if path is None else Path(path))
     generation = build(GenerationConfig, stored.generation, str(stored.path / "generation_config.json"))
-    return LoadedTranslator(stored.model, stored.tokenizers, generation, device)
+    translator = LoadedTranslator(stored.model, stored.tokenizers, generation, device)
+    translator.path = stored.path
+    return translator
 
 
 def pick_device(name: str) -> torch.device:

@@ -21,7 +21,16 @@ def show_bytes(token: str) -> str:
     >>> show_bytes("ĠäºĨ"), show_bytes("äº")
     ('▁了', '\\xe4\\xba')
     """
-    return show_text(bytes(_BYTE_OF[letter] for letter in token).decode("utf-8", "backslashreplace"))
+    return show_text(raw_bytes(token).decode("utf-8", "backslashreplace"))
+
+
+def raw_bytes(token: str) -> bytes:
+    r"""The bytes of a byte-level token.
+
+    >>> raw_bytes("ĠäºĨ").decode()
+    ' 了'
+    """
+    return bytes(_BYTE_OF[letter] for letter in token)
 
 
 def show_text(text: str) -> str:

@@ -14,7 +14,7 @@ from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
 
 from clearhead.config import Record
 from clearhead.errors import did_you_mean
-from clearhead.text.display import BYTE_LETTERS, show_bytes, show_text
+from clearhead.text.display import BYTE_LETTERS, raw_bytes, show_bytes, show_text
 from clearhead.text.specials import SPECIALS, UNK
 from clearhead.text.words import CJK, JOINER, joined_words, joiner_marks, spaces
 
@@ -61,6 +61,9 @@ class Kind(Protocol):
     def show(self, token: str) -> str:
         """One token as a person would want to see it."""
 
+    def raw(self, token: str) -> bytes:
+        """The text that one token stands for, as UTF-8; it may begin or end inside a character."""
+
 
 class Word:
     """Whole words and punctuation marks, by rules that know European languages and Chinese (see `words.py`)."""
@@ -76,6 +79,9 @@ class Word:
 
     def show(self, token: str) -> str:
         return show_text(token.strip(JOINER))
+
+    def raw(self, token: str) -> bytes:
+        return ("" if token.startswith(JOINER) else " ").encode() + token.strip(JOINER).encode()
 
 
 class Bpe:
@@ -110,6 +116,9 @@ class Bpe:
     def show(self, token: str) -> str:
         return show_bytes(token)
 
+    def raw(self, token: str) -> bytes:
+        return raw_bytes(token)
+
 
 class Char:
     """Characters, one by one; those not seen in training become <unk>."""
@@ -125,6 +134,9 @@ class Char:
     def show(self, token: str) -> str:
         return show_text(token)
 
+    def raw(self, token: str) -> bytes:
+        return token.encode()
+
 
 class Byte:
     """The bytes of UTF-8, with nothing to learn: byte b has id 4 + b."""
@@ -139,6 +151,9 @@ class Byte:
 
     def show(self, token: str) -> str:
         return show_bytes(token)
+
+    def raw(self, token: str) -> bytes:
+        return raw_bytes(token)
 
 
 def _over_bytes(model: models.Model) -> tokenizers.Tokenizer:

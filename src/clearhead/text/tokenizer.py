@@ -17,6 +17,7 @@ import tokenizers
 
 from clearhead.errors import DataError, choose
 from clearhead.text.files import read_engine, read_notes, write_engine, write_notes
+from clearhead.text.grouping import group
 from clearhead.text.kinds import TOKENIZERS, TokenizerConfig
 from clearhead.text.packing import Packer
 from clearhead.text.specials import SPECIALS
@@ -35,7 +36,7 @@ class Tokenizer:
 
     def __init__(self, kind: str, engine: tokenizers.Tokenizer) -> None:
         self.kind = kind
-        self._show = choose(TOKENIZERS, kind, "tokenizer kind")().show
+        self._rules = choose(TOKENIZERS, kind, "tokenizer kind")()
         self._engine = engine
         # Not part of the stored file, so it must be said here, where trained and loaded ones both pass.
         engine.encode_special_tokens = True
@@ -88,11 +89,20 @@ class Tokenizer:
         """For each id, a string to show to a person."""
         return [self._piece(int(index)) for index in ids]
 
+    def words(self, ids: Iterable[int]) -> list[int]:
+        """For each id, the number of the word it is a part of, counted from 0; a control token stands alone."""
+        raw = self._rules.raw
+        return group([raw(self._token(index)) if index >= len(SPECIALS) else None for index in map(int, ids)])
+
     def _piece(self, index: int) -> str:
+        token = self._token(index)
+        return token if index < len(SPECIALS) else self._rules.show(token)
+
+    def _token(self, index: int) -> str:
         token = self._engine.id_to_token(index)
         if token is None:
             raise DataError(f"id {index} is not one of this tokenizer's {self.vocab_size}")
-        return token if index < len(SPECIALS) else self._show(token)
+        return token
 
     def fingerprint(self) -> str:
         """A hash that two tokenizers share only if they encode alike."""

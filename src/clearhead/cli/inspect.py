@@ -1,0 +1,256 @@
+"""`clearhead inspect`: a model and a text in, what every head looked at out; or what heads are worth."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from clearhead.cli import show
+from clearhead.cli.flags import Count, Device, Switch, Threads, use_threads
+from clearhead.errors import UsageError
+
+if TYPE_CHECKING:
+    from clearhead.run.inspecting import Inspection
+    from clearhead.run.surgery import Effect
+
+Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())]
+
+
+def inspect(
+    model: Path,
+    text: str | None = None,
+    /,
+    *,
+    target: str | None = None,
+    out: Path | None = None,
+    png: Path | None = None,
+    svg: Path | None = None,
+    json: Path | None = None,
+    tensors: Path | None = None,
+    head: str | None = None,
+    ablate: Names = None,
+    prune: Names = None,
+    importance: Switch = False,
+    on: Annotated[list[Path] | None, Parameter(consume_multiple=True, negative=())] = None,
+    split: str | None = None,
+    limit: Count = None,
+    beam: Count = None,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Look at every head of a model while it translates a text; switch heads off, weigh them, prune them.
+
+    clearhead inspect runs/de-en "Ein Mann fährt Rad." --out page.html
+
+    clearhead inspect runs/de-en "Ein Mann fährt Rad." --ablate decoder.2.cross.5 encoder.0
+
+    clearhead inspect runs/de-en --importance --on dev.tsv --out importance.tsv
+
+    clearhead inspect runs/de-en --prune decoder.2.cross.5 encoder.0.self.1 --out models/smaller
+
+    Heads and layers are counted from 0.
+
+    Parameters
+    ----------
+    model
+        A model or run directory.
+    text
+        What to translate while looking; after -- if it begins with a dash.
+    target
+        Lead the model to this translation instead of its own.
+    out
+        The page to write; with --importance a table, with --prune the new model directory.
+    png
+        Draw heat maps of heads into this file, as dots.
+    svg
+        Draw heat maps of heads into this file, as lines that stay sharp.
+    json
+        Write everything the page knows into this file.
+    tensors
+        Write the weights as safetensors, with the names and shapes that bertviz takes.
+    head
+        What is drawn: one head (cross.2.3), a layer (encoder.0), or all heads of a kind, which is cross by default.
+    ablate
+        Heads or layers to switch off, such as decoder.2.cross.5, decoder.2.cross or encoder.0.
+    prune
+        Heads to remove for good; the smaller model goes to --out.
+    importance
+        For every head, how loss and BLEU change without it; goes on where it was when it is started again.
+    on
+        What to try heads on: a TSV, or two files with a text a line.
+    split
+        Or: the validation or test data that the model's training config names.
+    limit
+        Use this many pairs only.
+    beam
+        Hypotheses kept side by side; 1 is greedy, which is also what --importance does unless told.
+    """
+    use_threads(threads)
+    given = {"--out": out, "--png": png, "--svg": svg, "--json": json, "--tensors": tensors}
+    about_a_text = {"a text": text, "--target": target, "--head": head, "--ablate": ablate}
+    other_files = {flag: path for flag, path in given.items() if flag != "--out"}
+    if prune is not None:
+        _refuse("--prune", {"--importance": importance or None, "--on": on, **about_a_text, **other_files})
+        _prune(model, prune, out)
+    elif importance:
+        _refuse("--importance", {**about_a_text, **other_files})
+        _weigh(model, on, split, limit, beam, out or Path("importance.tsv"), device)
+    else:
+        _refuse("a text", {"--on": on, "--split": split, "--limit": limit})
+        if text is None:
+            raise UsageError('say what to look at: clearhead inspect MODEL "a text" (or --importance, or --prune)')
+        _refuse_endings(given)
+        _look(model, text, target, given, head, ablate or [], beam, device)
+
+
+def _refuse(mode: str, useless: dict[str, Any]) -> None:
+    for flag, value in useless.items():
+        if value is not None:
+            raise UsageError(f"{mode} has no use for {flag}: leave it out")
+
+
+def _refuse_endings(given: dict[str, Path | None]) -> None:
+    """A file is of the kind that its name says, so that its readers know too."""
+    endings = {"--out": ".html", "--png": ".png", "--svg": ".svg", "--json": ".json", "--tensors": ".safetensors"}
+    for flag, path in given.items():
+        if path is not None and path.suffix.lower() != endings[flag]:
+            raise UsageError(f"{flag} writes a file that ends with {endings[flag]}, not {path}")
+
+
+def _look(
+    model: Path,
+    text: str,
+    target: str | None,
+    given: dict[str, Path | None],
+    head: str | None,
+    ablate: list[str],
+    beam: int | None,
+    device: str,
+) -> None:
+    with show.waiting("looking"):
+        from clearhead.inspection.names import meant, named_heads
+        from clearhead.inspection.pictures import font_advice
+        from clearhead.run.using import load
+
+        translator = load(model, device)
+        options: dict[str, Any] = {} if beam is None else {"beam_size": beam}
+        whole = translator.inspect(text, target, **options)
+        if head is not None:
+            meant(named_heads(whole.heads), head)
+        found = translator.inspect(text, target, ablate=ablate, **options) if ablate else whole
+    _say(whole, found, ablate, is_led=target is not None)
+    wanted = [path for path in given.values() if path is not None]
+    for path in wanted:
+        found.save(path, heads=head or "cross")
+        show.note(f"wrote {path}")
+    if any(path.suffix.lower() in (".png", ".svg") for path in wanted):
+        advice = font_advice([text, found.translation])
+        if advice:
+            show.note(advice)
+    if not wanted and not ablate:
+        _table(found)
+        again = f"{show.program()} inspect {shlex.quote(str(model))} {shlex.quote(text)} --out page.html"
+        show.note(f"\nto look for yourself:  {again}")
+
+
+def _say(whole: Inspection, found: Inspection, ablate: Sequence[str], *, is_led: bool) -> None:
+    """What was written goes to stdout; with heads switched off, both, and how sure the model was."""
+    lines = [found.translation]
+    if ablate:
+        without = f"without {', '.join(ablate)}"
+        lines = [f"{name}\t{one.loss:.4f}\t{one.translation}" for name, one in (("whole", whole), (without, found))]
+        show.note("which heads, loss per token, " + ("the target" if is_led else "the translation"))
+    for line in lines:
+        line = " ".join(line.splitlines())
+        sys.stdout.write((show.printable(line) if sys.stdout.isatty() else line) + "\n")
+
+
+WORDS = {
+    "previous": "looks one back",
+    "next": "looks one ahead",
+    "self": "looks at itself",
+    "first": "looks at the beginning",
+    "last": "looks at the end",
+    "punctuation": "looks at punctuation",
+    "diagonal": "follows word by word",
+    "everywhere": "looks everywhere",
+}
+"""Labels in plain words."""
+
+
+def _table(found: Inspection) -> None:
+    """The heads whose habit is clear in this sentence."""
+    names = {(head.kind, head.layer, head.number): head.name for head in found.heads}
+    rows = [
+        (
+            names[head["kind"], head["layer"], head["head"]],
+            WORDS[head["label"]["code"]],
+            f"{100 * head['label']['share']:.0f} %",
+        )
+        for head in found.view["heads"]
+        if head["label"] is not None
+    ]
+    show.table("heads with a clear habit in this sentence", ("head", "habit", "share"), rows)
+
+
+def _weigh(
+    model: Path,
+    on: list[Path] | None,
+    split: str | None,
+    limit: int | None,
+    beam: int | None,
+    out: Path,
+    device: str,
+) -> None:
+    files = on or []
+    if (not files and split is None) or (files and split is not None) or len(files) > 2:
+        raise UsageError("say what to try heads on: --on dev.tsv, --on dev.de dev.en, or --split validation")
+    if out.suffix != ".tsv":
+        raise UsageError(f"--importance writes a table: --out NAME.tsv, not {out} (a .json and a .png go beside it)")
+    from clearhead.inspection.names import all_heads
+    from clearhead.run.scoring import pairs_to_score
+    from clearhead.run.surgery import importance, save_importance
+    from clearhead.run.using import load
+
+    source, target, tsv = (files[0], files[1], None) if len(files) == 2 else (None, None, files[0] if files else None)
+    scored, language = pairs_to_score(model, source, target, tsv, split, limit)
+    pairs = [(pair[0], pair[1]) for pair in scored]
+    translator = load(model, device)
+    config = translator.configured(beam_size=beam or 1, nbest=1)
+    notes = out.with_suffix(".jsonl")
+    count = len(all_heads(translator.model))
+    effects = []
+    try:
+        with show.counting(f"{count} heads on {len(pairs):,} pairs", (count + 1) * len(pairs)) as done:
+            for effect in importance(translator, pairs, notes, config=config, language=language, progress=done):
+                effects.append(effect)
+    except KeyboardInterrupt:
+        show.note(f"{notes} has the heads that are done: the same command goes on from there")
+        raise
+    _print(sorted(effects, key=lambda effect: -effect.loss_change))
+    table, tree, picture = save_importance(out, effects)
+    show.note(f"wrote {table}, {tree} and {picture}")
+
+
+def _print(effects: Sequence[Effect]) -> None:
+    width = max(len(effect.name) for effect in effects)
+    sys.stdout.write(f"{'without':<{width}}  {'loss':>8}  {'change':>8}  {'BLEU':>6}  {'change':>7}\n")
+    for effect in effects:
+        sys.stdout.write(
+            f"{effect.name:<{width}}  {effect.loss:8.4f}  {effect.loss_change:+8.4f}  "
+            f"{effect.bleu:6.2f}  {effect.bleu_change:+7.2f}\n"
+        )
+
+
+def _prune(model: Path, names: list[str], out: Path | None) -> None:
+    if out is None:
+        raise UsageError("say where the smaller model goes: --out DIR")
+    from clearhead.run.surgery import prune
+
+    before, after = prune(model, names, out)
+    show.note(f"{before:,} parameters before, {after:,} after; the smaller model is in {out}")

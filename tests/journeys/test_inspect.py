@@ -1,0 +1,116 @@
+"""Looking into a model from the command line: files, heads off, heads weighed, heads gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Clearhead = Callable[..., Any]
+
+
+def test_a_look_says_the_translation_and_writes_what_is_asked(
+    clearhead: Clearhead, numbers_run: Path, tmp_path: Path
+) -> None:
+    files = {flag: tmp_path / f"x.{ending}" for flag, ending in
+             (("--json", "json"), ("--png", "png"), ("--svg", "svg"), ("--tensors", "safetensors"))}  # fmt: skip
+    words = [word for flag, path in files.items() for word in (flag, path)]
+    said = clearhead("inspect", numbers_run, "二十三", *words, "--beam", 2, "--head", "cross.0")
+    assert said.code == 0, said.err
+    view = json.loads(files["--json"].read_text())
+    assert said.lines == [" ".join(view["texts"]["target"].splitlines())]
+    assert view["languages"] == {"source": "zh", "target": "en"}
+    assert [f"wrote {path}" in said.err for path in files.values()] == [True] * 4
+    assert all(path.stat().st_size > 500 for path in files.values())
+
+
+def test_without_a_file_there_is_a_table(clearhead: Clearhead, files_run: Path) -> None:
+    said = clearhead("inspect", files_run, "vierhundert")
+    assert said.code == 0 and len(said.lines) == 1
+    assert "heads with a clear habit" in said.err and "--out page.html" in said.err
+
+
+def test_with_heads_off_both_translations_are_shown(clearhead: Clearhead, files_run: Path) -> None:
+    said = clearhead("inspect", files_run, "eins", "--target", "one", "--ablate", "decoder.0.cross.1", "encoder.0")
+    assert said.code == 0, said.err
+    rows = [line.split("\t") for line in said.lines]
+    assert [row[0] for row in rows] == ["whole", "without decoder.0.cross.1, encoder.0"]
+    assert [row[2] for row in rows] == ["one", "one"] and rows[0][1] != rows[1][1]
+
+
+def test_heads_are_weighed_and_the_work_is_kept(
+    clearhead: Clearhead, files_run: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from clearhead.run import surgery
+
+    out = tmp_path / "worth.tsv"
+    command = ("inspect", files_run, "--importance", "--on", corpus / "test.tsv", "--limit", 3, "--out", out)
+    measure, calls = surgery.mean_loss, []
+
+    def tired(*given: Any) -> float:
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return measure(*given)
+
+    monkeypatch.setattr(surgery, "mean_loss", tired)
+    stopped = clearhead(*command)
+    assert stopped.code == 130 and "the same command goes on from there" in stopped.err
+    assert not out.exists() and (tmp_path / "worth.jsonl").exists()
+    said = clearhead(*command)
+    assert said.code == 0, said.err
+    assert len(calls) == 4 + 4, "the whole model and two heads were there"
+    assert len(said.lines) == 7 and said.lines[0].split() == ["without", "loss", "change", "BLEU", "change"]
+    assert all((tmp_path / f"worth.{ending}").stat().st_size for ending in ("tsv", "json", "png"))
+    again = clearhead(
+        "inspect", files_run, "--importance", "--on", corpus / "test.de", corpus / "test.en", "--out", out
+    )
+    assert again.code == 73 and "another model or other data" in again.err
+
+
+def test_a_pruned_model_is_used_like_any_other(clearhead: Clearhead, files_run: Path, tmp_path: Path) -> None:
+    said = clearhead(
+        "inspect", files_run, "--prune", "decoder.0.cross.1", "encoder.0.self.0", "--out", tmp_path / "small"
+    )
+    assert said.code == 0 and said.out == "" and "the smaller model is in" in said.err
+    assert len(clearhead("translate", "--model", tmp_path / "small", "eins").lines) == 1
+    assert clearhead("inspect", tmp_path / "small", "eins", "--json", tmp_path / "x.json").code == 0
+    heads = json.loads((tmp_path / "x.json").read_text())["heads"]
+    assert [(head["kind"], head["head"]) for head in heads] == [
+        ("encoder", 1), ("decoder", 0), ("decoder", 1), ("cross", 0),
+    ]  # fmt: skip
+    assert "dim" in clearhead("info", tmp_path / "small").out
+
+
+WRONG = {
+    "no model": ("inspect", 2, "inspect needs MODEL"),
+    "nothing there": ("inspect nowhere x", 66, "there is no model at nowhere"),
+    "no text": ("inspect {run}", 2, "say what to look at"),
+    "empty text": ("inspect {run} {empty}", 65, "the text is empty"),
+    "wrong ending": ("inspect {run} x --png x.jpg", 2, "--png writes a file that ends with .png, not x.jpg"),
+    "unknown head": ("inspect {run} x --ablate decoder.0.cros.1", 78, "did you mean 'decoder.0.cross.1'"),
+    "unknown picture": ("inspect {run} x --png x.png --head cros", 78, "did you mean 'cross'"),
+    "useless flag": ("inspect {run} x --on a.tsv", 2, "a text has no use for --on: leave it out"),
+    "nothing to weigh on": ("inspect {run} --importance", 2, "say what to try heads on"),
+    "weighing a text": ("inspect {run} x --importance", 2, "--importance has no use for a text"),
+    "no table": ("inspect {run} --importance --on a.tsv --out x.png", 2, "--importance writes a table"),
+    "nowhere to prune to": ("inspect {run} --prune cross.0.1", 2, "say where the smaller model goes"),
+    "pruning a layer": ("inspect {run} --prune encoder.0 --out x", 78, "'encoder.0' is a whole layer"),
+    "pruning everything": ("inspect {run} --prune cross --out x", 78, "decoder.0.cross would lose all its heads"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_mistake_is_one_line(
+    clearhead: Clearhead, files_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command, code, message = WRONG[case]
+    words = [word.format(run=files_run, empty=" ") for word in command.split(" ")]
+    said = clearhead(*words)
+    assert (said.code, said.out) == (code, "")
+    assert message in said.err and said.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
