@@ -193,7 +193,7 @@ def label(measures: dict[str, float]) -> Label | None:
     return max(clear, key=lambda habit: habit.share, default=None)
 
 
-def rollout(layers: Iterable[Float[Tensor, "heads time time"]]) -> Float[Tensor, "time time"] | None:
+def rollout(layers: Iterable[Float[Tensor, "_ time time"]]) -> Float[Tensor, "time time"] | None:
     """Where each position's content came from after all layers: half from itself, half from where its heads looked.
 
     Abnar and Zuidema (2020). None if there are no layers.

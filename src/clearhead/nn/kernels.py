@@ -156,7 +156,7 @@ class _BatchedProducts(torch.autograd.Function):
         context: Any, query: Tensor, key: Tensor, value: Tensor, penalty: Tensor | None, blind: Tensor | None
     ) -> Tensor:
         batch, heads, query_len, head_dim = query.shape
-        query, key, value = (x.reshape(batch * heads, -1, head_dim) for x in (query, key, value))
+        query, key, value = (x.flatten(0, 1) for x in (query, key, value))
         if penalty is None:
             scores = torch.bmm(query, key.mT).mul_(head_dim**-0.5)
         else:
