@@ -34,6 +34,7 @@ from clearhead.run.using import LoadedTranslator, pick_device
 from clearhead.storage import DRAFT, storage_error, write_text
 from clearhead.text.specials import PAD_ID
 from clearhead.text.tokenizer import TokenizerPair
+from clearhead.training.allocator import keep_memory
 from clearhead.training.averaging import average
 from clearhead.training.estimate import estimate
 from clearhead.training.events import Event, Finished, Noted, Sample
@@ -146,6 +147,7 @@ def assemble(config: RunConfig, prepared: Prepared, device: str, stop: Callable[
         }
     )
     config = config.model_copy(update={"model": shape})
+    keep_memory()
     settings = config.train
     torch.manual_seed(settings.seed)
     model = MODELS[shape.kind](shape).to(pick_device(device))
