@@ -1,6 +1,7 @@
 """Lengths, widths, depths and vocabularies in, time and memory of one of our training steps at each out, and a picture.
 
-Each point is measured in a process of its own, so that its peak of memory is its own; points of all lines take turns.
+Each point is measured in a process of its own, so that its peak of memory is its own, one after the other: times mean
+something on a quiet machine only.
 """
 
 from __future__ import annotations
