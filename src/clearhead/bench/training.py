@@ -29,6 +29,7 @@ from clearhead.data.batches import BatchConfig, Batches, Cursor, PairBatch, Part
 from clearhead.errors import DataError, choose
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.text.specials import PAD_ID
+from clearhead.training.allocator import keep_memory
 from clearhead.training.distributed import SOLO, Lesson, share_out
 from clearhead.training.loop import Loop
 from clearhead.training.losses import LOSSES
@@ -100,7 +101,7 @@ class TrainingFigures:
         """What the table cannot say."""
         peaks = ", ".join(f"{name} {value:.0f}" for name, value in self.matrix_gflops.items())
         return (
-            f"{self.corpus}; real target tokens; medians of {self.rounds} interleaved rounds; {self.threads} threads; "
+            f"{self.corpus}; real target tokens; medians of {self.rounds} interleaved rounds; threads: {self.threads}; "
             f"products of {MATRIX}×{MATRIX} matrices in the same run: {peaks} GFLOP/s. Useful operations of S source "
             "and T target tokens: 6 · (S · (L(4d² + 2df) + 2Ld²) + T · (L(6d² + 2df) + dV) + 2Ld(S² + T² + ST))."
         )
@@ -203,6 +204,7 @@ def our_loop(model: Translator, batches: Batches, precision: str = "fp32") -> Lo
         def save(self, state: Any, validation_loss: float | None) -> Path:
             raise DataError("a benchmark saves nothing")
 
+    keep_memory()
     config = TrainConfig(steps=1_000_000, lr=1e-4, smoothing=SMOOTHING, precision=precision)
     optimizer = OPTIMIZERS["adam"](model, betas=(config.beta1, config.beta2), eps=config.eps, weight_decay=0.0)
     loss = LOSSES[config.loss](config.smoothing, PAD_ID)

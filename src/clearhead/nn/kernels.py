@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from clearhead.nn import masks
 
 SHORT = 64
-"""Keys up to which batched products beat the fused kernel on a CPU: measured at heads of 32 and 64 features."""
+"""Keys up to which batched products beat the fused kernel on a CPU where there is padding; see docs/log.md."""
 
 
 def share_heads(

@@ -37,6 +37,7 @@ from clearhead.run.using import LoadedTranslator, pick_device
 from clearhead.storage import DRAFT, storage_error, write_text
 from clearhead.text.specials import PAD_ID
 from clearhead.text.tokenizer import TokenizerPair
+from clearhead.training.allocator import keep_memory
 from clearhead.training.averaging import average
 from clearhead.training.distributed import SOLO, Lesson, Sharded, Team, share_out
 from clearhead.training.estimate import estimate
@@ -222,6 +223,7 @@ def assemble(
         }
     )
     config = config.model_copy(update={"model": shape})
+    keep_memory()
     settings = config.train
     with team.agreement():
         torch.manual_seed(settings.seed)
