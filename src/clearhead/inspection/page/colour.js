@@ -91,15 +91,22 @@ export function coloursOf(theme) {
   return made.get(theme);
 }
 
-/** The colour of a share from 0 to 1. A square root lifts small weights, which would all look like nothing. */
-export function shade(table, share, lift = true) {
-  const step = Math.round(255 * (lift ? Math.sqrt(Math.min(1, Math.max(0, share))) : Math.min(1, Math.max(0, share))));
+const LIFT = 0.7;
+
+/** The place in a table of a share from 0 to 1; small shares are lifted a little, they would all look like nothing. */
+export function rampStep(share) {
+  return Math.round(255 * Math.min(1, Math.max(0, share)) ** LIFT);
+}
+
+/** The colour of a share from 0 to 1. */
+export function shade(table, share) {
+  const step = rampStep(share);
   return rgbText(table.subarray(step * 3, step * 3 + 3));
 }
 
 /** Whether dark letters or light ones can be read on a colour of a table. */
-export function inkOn(colours, table, share, lift = true) {
-  const step = Math.round(255 * (lift ? Math.sqrt(Math.min(1, Math.max(0, share))) : Math.min(1, Math.max(0, share))));
+export function inkOn(table, share) {
+  const step = rampStep(share);
   const [red, green, blue] = table.subarray(step * 3, step * 3 + 3);
   const bright = 0.299 * red + 0.587 * green + 0.114 * blue > 140;
   return bright ? rgbText(toBytes(PALETTES.light.ink)) : rgbText(toBytes(PALETTES.dark.ink));

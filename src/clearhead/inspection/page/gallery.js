@@ -2,6 +2,7 @@
 
 import { eachFrame, make } from "./parts.js";
 import { fitted, heatPicture } from "./pens.js";
+import { roundTop } from "./weights.js";
 
 const THUMBNAIL = 112;
 const SHARES = new Set(["self", "previous", "next", "first", "last", "punctuation", "diagonal"]);
@@ -104,7 +105,8 @@ export class GalleryView {
     const numbers = block.head(layer, head);
     const { scale } = block;
     const columns = block.keys.length;
-    return heatPicture((r, c) => numbers[r * columns + c] / scale, block.queries.length, columns, colours.ramp, 2 * THUMBNAIL);
+    const largest = roundTop(numbers, scale) * scale;
+    return heatPicture(numbers, block.queries.length, columns, colours.ramp, largest, 2 * THUMBNAIL);
   }
 
   drawCard(card) {

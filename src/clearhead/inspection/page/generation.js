@@ -4,6 +4,7 @@ import { inkOn, shade } from "./colour.js";
 import { bars, eachFrame, make, tokenText } from "./parts.js";
 import { textWidth } from "./pens.js";
 import { BeamTree } from "./tree.js";
+import { labelOf } from "./weights.js";
 
 /** How much doubt a probability leaves: none above 95 %, all of it below 10 %. */
 function doubtOf(probability) {
@@ -53,7 +54,7 @@ export class GenerationView {
   }
 
   tokenOf(step) {
-    return this.page.data.tokens.target?.[step.token] ?? { text: "?", special: false };
+    return this.page.tokens.target?.[step.token] ?? { text: "?", special: false };
   }
 
   confidence({ steps }) {
@@ -73,8 +74,8 @@ export class GenerationView {
         make("span", { class: "written-value", "aria-hidden": "true" }, value),
       ); // prettier-ignore
       const box = button.firstChild;
-      box.style.backgroundColor = shade(page.colours.doubt, doubt, false);
-      box.style.color = token.special ? "" : inkOn(page.colours, page.colours.doubt, doubt, false);
+      box.style.backgroundColor = shade(page.colours.doubt, doubt);
+      box.style.color = token.special ? "" : inkOn(page.colours.doubt, doubt);
       button.addEventListener("keydown", (event) => this.walk(event, place));
       return button;
     });
@@ -102,7 +103,7 @@ export class GenerationView {
     const { page } = this;
     this.columns = steps.map((step, place) => {
       const rows = step.candidates.map((candidate) => ({
-        token: { text: candidate.text, special: false }, share: candidate.probability, value: page.percent(candidate.probability),
+        token: { text: labelOf(candidate.text), special: false }, share: candidate.probability, value: page.percent(candidate.probability),
         mark: candidate.chosen, title: candidate.chosen ? page.say("candidate.chosen") : undefined,
       })); // prettier-ignore
       const column = make("li", { class: "column", onclick: () => page.set({ step: place }) }, make("h3", {}, page.say("candidates.step", { step: place + 1 })), bars(rows));
@@ -157,8 +158,8 @@ export class GenerationView {
       draw: (pen) => {
         for (const { x, y, width, token, probability } of boxes) {
           const doubt = doubtOf(probability);
-          pen.rect(x, y, width, 30, { fill: shade(page.colours.doubt, doubt, false), radius: 6 });
-          pen.text(token.text, x + width / 2, y + 15, { size: 16, fill: inkOn(page.colours, page.colours.doubt, doubt, false), align: "center" });
+          pen.rect(x, y, width, 30, { fill: shade(page.colours.doubt, doubt), radius: 6 });
+          pen.text(token.text, x + width / 2, y + 15, { size: 16, fill: inkOn(page.colours.doubt, doubt), align: "center" });
           pen.text(page.percent(probability), x + width / 2, y + 40, { size: 10, fill: page.colours.muted, align: "center" });
         }
         this.tree?.draw(pen, { left: 0, top: -high, width: wide, height: this.tree.plan.height });

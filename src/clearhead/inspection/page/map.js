@@ -3,6 +3,7 @@
 import { inkOn, shade } from "./colour.js";
 import { make, Window } from "./parts.js";
 import { fitted, heatPicture, textWidth } from "./pens.js";
+import { roundTop } from "./weights.js";
 
 const LARGEST_CELL = 44;
 const SMALLEST_CELL = 2;
@@ -39,18 +40,24 @@ export class MapView {
     this.matrix = page.matrix();
     this.measure(Math.floor(this.element.clientWidth) || 640);
     this.heat = null;
-    const { keys, weights } = this.matrix;
-    this.heatOf = () => (this.heat ??= heatPicture((r, c) => weights[r * keys.length + c], this.matrix.queries.length, keys.length, page.colours.ramp));
+    this.largest = roundTop(this.matrix.weights);
+    this.high.textContent = String(this.largest);
     const { element } = this.window;
     element.setAttribute("aria-label", page.say("map.label", { title: page.title() }));
     element.setAttribute("aria-roledescription", page.say("view.map"));
-    element.title = "";
     element.setAttribute("aria-description", page.say("map.keys"));
     this.scaleName.textContent = page.say("weight");
     this.window.resize(this.size.width, this.size.height, Math.max(320, Math.round(globalThis.innerHeight * 0.8)));
     this.cell = this.pinned();
     this.tip.hidden = true;
     this.show();
+  }
+
+  /** The map as a picture of one pixel for each cell. */
+  heatOf() {
+    const { weights, queries, keys } = this.matrix;
+    this.heat ??= heatPicture(weights, queries.length, keys.length, this.page.colours.ramp, this.largest);
+    return this.heat;
   }
 
   /** Sizes that make the whole map fit at zoom 1. */
@@ -162,10 +169,10 @@ export class MapView {
       for (let q = rows[0]; q < rows[1]; q += 1) {
         for (let k = columns[0]; k < columns[1]; k += 1) {
           const weight = weights[q * keys.length + k];
-          const fill = shade(page.colours.ramp, weight);
+          const fill = shade(page.colours.ramp, weight / this.largest);
           pen.rect(x0 + k * cell + 0.5, y0 + q * cell + 0.5, cell - 1, cell - 1, { fill, radius: Math.min(4, cell / 8) });
           if (cell >= ROOM_FOR_A_NUMBER && weight >= 0.005) {
-            const ink = inkOn(page.colours, page.colours.ramp, weight);
+            const ink = inkOn(page.colours.ramp, weight / this.largest);
             const text = String(Math.round(100 * weight));
             pen.text(text, x0 + (k + 0.5) * cell, y0 + (q + 0.5) * cell, { size: 11, fill: ink, align: "center", opacity: 0.85 });
           }

@@ -22,13 +22,9 @@ export function make(name, attributes = {}, ...children) {
   return element;
 }
 
-/** What a token says, as an element: its own direction, the mark of a space made quiet. */
+/** What a token says, as an element with a direction of its own. */
 export function tokenText(token) {
-  const text = make("bdi", { class: token.special ? "special" : undefined });
-  const lead = token.special ? "" : token.text.match(/^▁*/)[0];
-  if (lead && lead !== token.text) text.append(make("span", { class: "space" }, lead), token.text.slice(lead.length));
-  else text.append(token.text === "" ? "∅" : token.text);
-  return text;
+  return make("bdi", { class: token.special ? "special" : undefined }, token.text);
 }
 
 /** A choice of one among a few, as buttons side by side that the arrow keys walk through. */

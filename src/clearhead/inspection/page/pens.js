@@ -1,5 +1,7 @@
 // One drawing, two papers: the same calls draw on a canvas (screen, PNG) or write an SVG. Text is always text.
 
+import { rampStep } from "./colour.js";
+
 export const FONT = [
   "-apple-system", "BlinkMacSystemFont", '"Segoe UI"', "Roboto", '"Noto Sans"', '"PingFang SC"',
   '"Microsoft YaHei"', '"Noto Sans CJK SC"', '"Source Han Sans SC"', "system-ui", "sans-serif",
@@ -201,7 +203,7 @@ export function sharpen(canvas, width, height, wanted = globalThis.devicePixelRa
 }
 
 /** A matrix as a picture of one pixel for each cell; of a large matrix each pixel is the largest of its cells. */
-export function heatPicture(at, rows, columns, table, most = Infinity) {
+export function heatPicture(values, rows, columns, table, largest, most = Infinity) {
   const step = Math.max(1, Math.ceil(Math.max(rows, columns) / most));
   const canvas = document.createElement("canvas");
   canvas.width = Math.max(1, Math.ceil(columns / step));
@@ -212,9 +214,9 @@ export function heatPicture(at, rows, columns, table, most = Infinity) {
     for (let x = 0; x < canvas.width; x += 1) {
       let weight = 0;
       for (let r = y * step; r < Math.min(rows, (y + 1) * step); r += 1) {
-        for (let c = x * step; c < Math.min(columns, (x + 1) * step); c += 1) weight = Math.max(weight, at(r, c));
+        for (let c = x * step; c < Math.min(columns, (x + 1) * step); c += 1) weight = Math.max(weight, values[r * columns + c]);
       }
-      const colour = Math.round(255 * Math.sqrt(Math.min(1, weight))) * 3;
+      const colour = rampStep(weight / largest) * 3;
       const pixel = (y * canvas.width + x) * 4;
       picture.data[pixel] = table[colour];
       picture.data[pixel + 1] = table[colour + 1];

@@ -10,23 +10,23 @@ const MOST_TAB_STOPS = 60;
 const CAPTION = 26;
 
 /** Where every token stands: in two lines if both fit into the width, else in two columns. */
-function layOut({ keys, queries }, width) {
-  return acrossThePage(keys, queries, width) || downThePage(keys, queries, width);
+function layOut({ keys, queries }, width, captionWidths) {
+  return acrossThePage(keys, queries, width) || downThePage(keys, queries, width, captionWidths);
 }
 
 function acrossThePage(keys, queries, width) {
   const size = width < 560 ? 14 : 16;
   const high = 34;
   const wide = (token) => Math.max(18, textWidth(token.text, size, token.special ? 500 : 400) + 14);
-  const gap = (left, right) => (left && left.word === right.word && !left.special && !right.special ? 2 : 8);
-  const total = (tokens) => tokens.reduce((sum, token, place) => sum + wide(token) + (place ? gap(tokens[place - 1], token) : 0), 0);
+  const gap = (token) => (token.goesOn ? 2 : 12);
+  const total = (tokens) => tokens.reduce((sum, token, place) => sum + wide(token) + (place ? gap(token) : 0), 0);
   if (Math.max(total(keys), total(queries)) > width) return null;
   const between = Math.max(150, Math.min(270, width * 0.3));
   const line = (tokens, y) => {
     const backwards = tokens.filter((token) => isRightToLeft(token.text)).length * 2 > tokens.length;
     let x = (width - total(tokens)) / 2;
     return tokens.map((token, place) => {
-      x += place ? gap(tokens[place - 1], token) : 0;
+      x += place ? gap(token) : 0;
       const box = { x: backwards ? width - x - wide(token) : x, y, width: wide(token), height: high };
       x += wide(token);
       return box;
@@ -39,7 +39,7 @@ function acrossThePage(keys, queries, width) {
   }; // prettier-ignore
 }
 
-function downThePage(keys, queries, width) {
+function downThePage(keys, queries, width, captionWidths) {
   const size = 14;
   const high = 28;
   const longest = (tokens) => Math.max(40, ...tokens.map((token) => textWidth(token.text, size, token.special ? 500 : 400) + 20));
@@ -52,7 +52,7 @@ function downThePage(keys, queries, width) {
   return {
     across: false, size, width, height: CAPTION + Math.max(keys.length, queries.length) * high + 6,
     keys: column(keys, start, left), queries: column(queries, queriesAt, right),
-    captions: { keys: [start + left - 10, 10, "right"], queries: [queriesAt + 10, 10, "left"] },
+    captions: { keys: [Math.max(start + left - 10, captionWidths.keys), 10, "right"], queries: [Math.min(queriesAt + 10, width - captionWidths.queries), 10, "left"] },
   }; // prettier-ignore
 }
 
@@ -88,7 +88,8 @@ export class SentenceView {
   sync() {
     this.matrix = this.page.matrix();
     const width = Math.floor(this.element.clientWidth) || 640;
-    this.layout = layOut(this.matrix, width);
+    const wide = (side) => textWidth(this.captionOf(side).join(" "), 12, 600);
+    this.layout = layOut(this.matrix, width, { keys: wide("keys"), queries: wide("queries") });
     this.least = threshold(this.matrix.weights, MOST_LINES);
     this.note.textContent = this.least > 0 ? this.page.say("strongest", { count: this.page.grouped(MOST_LINES) }) : "";
     this.note.hidden = this.least === 0;
@@ -105,11 +106,15 @@ export class SentenceView {
     return letter && Number(place) < this.matrix[side].length ? { side, place: Number(place) } : null;
   }
 
+  /** Whose tokens they are, and what they do. */
+  captionOf(side) {
+    return [this.page.say(this.page.block.names[side]), this.page.say(side === "keys" ? "seen" : "looks")];
+  }
+
   placeSide(side) {
     const { page, layout } = this;
     const tokens = this.matrix[side];
-    const name = page.say(page.block.names[side]);
-    const does = page.say(side === "keys" ? "seen" : "looks");
+    const [name, does] = this.captionOf(side);
     const [x, y, align] = layout.captions[side];
     Object.assign(this.captions[side].style, { top: `${y - 10}px`, left: `${x}px` });
     this.captions[side].className = `caption ${align}`;
@@ -134,9 +139,9 @@ export class SentenceView {
     const box = this.layout[side][place];
     const button = this.lists[side].children[place].firstChild;
     const unseen = this.page.isUnseen(this.page.block.names[side], token);
-    button.className = ["token", token.special && "special", unseen && "unseen"].filter(Boolean).join(" ");
+    button.className = ["token", token.special && "special", token.goesOn && "goes-on", unseen && "unseen"].filter(Boolean).join(" ");
     button.replaceChildren(tokenText(token));
-    button.title = [token.text, token.special && this.page.say("special"), unseen && this.page.say("unseen.token")].filter(Boolean).join(" · ");
+    button.title = [token.raw, token.special && this.page.say("special"), unseen && this.page.say("unseen.token")].filter(Boolean).join(" · ");
     button.setAttribute("aria-pressed", String(this.page.state.token === `${side[0]}${place}`));
     const many = this.matrix.keys.length + this.matrix.queries.length > MOST_TAB_STOPS;
     button.tabIndex = many && place > 0 ? -1 : 0;
@@ -208,7 +213,7 @@ export class SentenceView {
       Array.from(this.lists[side].children, (item, place) => {
         const { style, classList } = item.firstChild;
         style.backgroundColor = values ? shade(colours.ramp, values[place]) : "";
-        style.color = values ? inkOn(colours, colours.ramp, values[place]) : "";
+        style.color = values ? inkOn(colours.ramp, values[place]) : "";
         classList.toggle("looking", Boolean(this.focus && this.focus.side === side && this.focus.place === place));
       });
     }
@@ -254,8 +259,7 @@ export class SentenceView {
         this.drawLines(pen);
         for (const side of ["keys", "queries"]) {
           const [x, y, align] = layout.captions[side];
-          const caption = `${page.say(page.block.names[side])} ${page.say(side === "keys" ? "seen" : "looks")}`;
-          pen.text(caption, x, y, { size: 12, fill: page.colours.muted, align });
+          pen.text(this.captionOf(side).join(" "), x, y, { size: 12, fill: page.colours.muted, align });
           this.drawTokens(pen, side);
         }
       },
@@ -270,7 +274,7 @@ export class SentenceView {
       const looking = focus && focus.side === side && focus.place === place;
       const fill = values ? shade(page.colours.ramp, values[place]) : looking ? page.colours["accent-soft"] : page.colours.panel;
       pen.rect(x, y, width, height, { fill, radius: 7, stroke: looking ? page.colours.accent : undefined });
-      const ink = values ? inkOn(page.colours, page.colours.ramp, values[place]) : token.special ? page.colours.muted : page.colours.ink;
+      const ink = values ? inkOn(page.colours.ramp, values[place]) : token.special ? page.colours.muted : page.colours.ink;
       const align = layout.across ? "center" : side === "keys" ? "right" : "left";
       const at = { center: x + width / 2, right: x + width - 10, left: x + 10 }[align];
       pen.text(fitted(token.text, width - 10, layout.size), at, y + height / 2, { size: layout.size, fill: ink, align });

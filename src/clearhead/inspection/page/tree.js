@@ -2,6 +2,7 @@
 
 import { make, Window } from "./parts.js";
 import { fitted, textWidth } from "./pens.js";
+import { labelOf } from "./weights.js";
 
 const ROW = 36;
 const NODE = 26;
@@ -9,7 +10,7 @@ const LINK = 34;
 
 /** Where every node of the tree stands, and how large the drawing is. */
 function placeNodes(nodes) {
-  const byId = new Map(nodes.map((node) => [node.id, { ...node, children: [] }]));
+  const byId = new Map(nodes.map((node) => [node.id, { ...node, text: labelOf(node.text), children: [] }]));
   const placed = [...byId.values()];
   for (const node of placed) byId.get(node.parent)?.children.push(node);
   const steps = [...new Set(placed.map((node) => node.step))].sort((a, b) => a - b);

@@ -10,7 +10,7 @@ import { Reading } from "./reading.js";
 import { FILE_KINDS, saveFile } from "./saving.js";
 import { SentenceView } from "./sentence.js";
 import { readState, VIEWS, writeState } from "./state.js";
-import { blocksOf, shownMatrix } from "./weights.js";
+import { blocksOf, labelled, shownMatrix, wordsOf } from "./weights.js";
 import { grouped, LANGUAGES, percent, phrase, preferredLanguage } from "./words.js";
 
 const KINDS_OF_VIEW = { sentence: SentenceView, map: MapView, gallery: GalleryView, generation: GenerationView };
@@ -33,6 +33,7 @@ class Page {
     this.id = freshId();
     this.undo = [];
     root.classList.add("clearhead");
+    root.classList.toggle("whole", this.options.whole);
     this.show(view);
     this.on(this.darkness, "change", () => this.rebuild());
     if (this.options.linked) this.on(globalThis, "hashchange", () => this.follow());
@@ -54,7 +55,8 @@ class Page {
   show(view) {
     if (view?.format !== "clearhead-view" || view.version !== 1) throw new Error(phrase(preferredLanguage(), "nothing"));
     this.data = view;
-    this.blocks = blocksOf(view);
+    this.tokens = labelled(view.tokens);
+    this.blocks = blocksOf(view, this.tokens);
     this.facts = new Map((view.heads || []).map((head) => [`${head.kind} ${head.layer} ${head.head}`, head]));
     this.off = (view.ablated || []).map(readName);
     this.unseen = new Set(view.unseen || []);
@@ -250,11 +252,7 @@ class Page {
   }
 
   unseenWords() {
-    const words = new Map();
-    for (const token of this.data.tokens.source || []) {
-      if (this.isUnseen("source", token)) words.set(token.word, (words.get(token.word) || "") + token.text.replaceAll("▁", ""));
-    }
-    return [...words.values()];
+    return wordsOf(this.tokens.source || []).filter((word) => this.isUnseen("source", word)).map((word) => word.text);
   }
 
   buildSwitches() {

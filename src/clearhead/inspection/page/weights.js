@@ -104,11 +104,26 @@ class AlignmentBlock extends Block {
   }
 }
 
+/** A token as a reader wants it: the mark of the space before it is left out, for the space between words says it. */
+export function labelOf(text) {
+  return text === "" ? "∅" : text.replace(/^▁+(?=.)/su, "");
+}
+
+/** The lists of tokens with labels for text; `raw` is what the model has, `goesOn` marks later pieces of a word. */
+export function labelled(lists) {
+  const label = (token, place, list) => {
+    const before = list[place - 1];
+    const goesOn = Boolean(before && !before.special && !token.special && before.word === token.word);
+    return { ...token, raw: token.text, goesOn, text: token.special ? token.text : labelOf(token.text) };
+  };
+  return Object.fromEntries(Object.entries(lists).map(([name, list]) => [name, list.map(label)]));
+}
+
 /** Every kind of attention in a view, the derived ones last. */
-export function blocksOf(view) {
-  const blocks = view.attention.map((block) => new Block(view.tokens, block));
-  if (view.rollout) blocks.push(new Block(view.tokens, { kind: "rollout", ...view.rollout }));
-  if (view.alignment && view.alignment.length) blocks.push(new AlignmentBlock(view.tokens, view.alignment));
+export function blocksOf(view, tokens) {
+  const blocks = view.attention.map((block) => new Block(tokens, block));
+  if (view.rollout) blocks.push(new Block(tokens, { kind: "rollout", ...view.rollout }));
+  if (view.alignment && view.alignment.length) blocks.push(new AlignmentBlock(tokens, view.alignment));
   return blocks;
 }
 
@@ -130,11 +145,11 @@ export function wordsOf(tokens) {
   tokens.forEach((token, place) => {
     const last = words.at(-1);
     const goesOn = last && !last.special && !token.special && last.word === token.word;
-    if (goesOn) Object.assign(last, { text: last.text + token.text, to: place + 1 });
-    else words.push({ ...token, from: place, to: place + 1 });
+    if (goesOn) Object.assign(last, { raw: last.raw + token.raw, to: place + 1 });
+    else words.push({ ...token, goesOn: false, from: place, to: place + 1 });
   });
   for (const word of words) {
-    if (!word.special) word.text = joinBytes(word.text.replace(/^▁+(?=.)/, "")).replaceAll("▁", " ");
+    if (!word.special && word.to - word.from > 1) word.text = joinBytes(labelOf(word.raw)).replaceAll("▁", " ");
   }
   return words;
 }
@@ -179,4 +194,12 @@ export function threshold(weights, most) {
     if (count > most) return (bin + 1) / 1024;
   }
   return 0;
+}
+
+/** The top of a scale that a matrix fills: 1, or a round number not far above its largest weight. */
+export function roundTop(values, scale = 1) {
+  let most = 0;
+  for (const value of values) most = Math.max(most, value);
+  most /= scale;
+  return [0.01, 0.02, 0.05, 0.1, 0.2, 0.5].find((top) => most <= top) ?? 1;
 }

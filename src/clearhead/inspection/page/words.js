@@ -91,7 +91,7 @@ const TABLE = {
     "方向键移动十字线，Home 与 End 到行首行尾，Esc 离开。",
   ],
   "weight": ["weight", "权重"],
-  "all.heads": ["All {count} heads", "全部 {count} 个头"],
+  "all.heads": ["all {count} heads", "全部 {count} 个头"],
   "some.heads": ["{count} heads", "{count} 个头"],
   "mixed": ["{mix} of {heads}", "{heads}的{mix}"],
 
@@ -164,10 +164,10 @@ export function phrase(language, key, values = {}) {
 
 /** A share as a person reads it: 83 %, 4.2 %, < 0.1 %. */
 export function percent(language, share) {
-  if (share > 0 && share < 0.001) return language === "zh" ? "<0.1%" : "< 0.1 %";
+  if (share > 0 && share < 0.001) return language === "zh" ? "<0.1%" : "<\u00a00.1\u00a0%";
   const digits = share < 0.0995 ? 1 : 0;
   const number = (100 * share).toFixed(share === 0 || share === 1 ? 0 : digits);
-  return language === "zh" ? `${number}%` : `${number} %`;
+  return language === "zh" ? `${number}%` : `${number}\u00a0%`;
 }
 
 /** A large number with its thousands apart. */
