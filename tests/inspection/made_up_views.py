@@ -56,7 +56,10 @@ def encoded(array: np.ndarray, encoding: str) -> str:
 def _measures(habit: str, array: np.ndarray) -> dict[str, float]:
     rows, columns = array.shape
     row, column = np.mgrid[:rows, :columns]
-    shares = {name: float(array[row + step == column].sum() / rows) for name, step in (("self", 0), ("previous", -1), ("next", 1))}
+    shares = {
+        name: float(array[row + step == column].sum() / rows)
+        for name, step in (("self", 0), ("previous", -1), ("next", 1))
+    }
     entropy = float(-(array * np.log2(array, where=array > 0, out=np.zeros_like(array))).sum(-1).mean())
     distance = float((array * np.abs(row - column)).sum(-1).mean())
     first, marks = float(array[:, 0].mean()), float(array[:, -2:].sum(-1).mean())
@@ -65,13 +68,22 @@ def _measures(habit: str, array: np.ndarray) -> dict[str, float]:
 
 
 def made_up_view(
-    source: list[str], target: list[str], layers: int = 3, heads: int = 4, encoding: str = "u16", aligned: list[int] | None = None
+    source: list[str],
+    target: list[str],
+    layers: int = 3,
+    heads: int = 4,
+    encoding: str = "u16",
+    aligned: list[int] | None = None,
 ) -> dict[str, Any]:
     """A translator's view of a pair, with every part filled."""
     noise = np.random.default_rng(4)
     named = {"source": tokens(source), "target": tokens(target), "read": tokens(target, start=True, end=False)}
     attention, facts = [], []
-    for kind, queries, keys in (("encoder", "source", "source"), ("decoder", "target", "read"), ("cross", "target", "source")):
+    for kind, queries, keys in (
+        ("encoder", "source", "source"),
+        ("decoder", "target", "read"),
+        ("cross", "target", "source"),
+    ):
         rows, columns = len(named[queries]), len(named[keys])
         block = np.zeros((layers, heads, rows, columns))
         for layer in range(layers):
@@ -84,14 +96,19 @@ def made_up_view(
                 block[layer, head] = array
                 clear = habit != "everywhere" or head % 2 == 0
                 label = {"code": habit, "share": round(float(array.max(-1).mean()), 3)} if clear else None
-                facts.append({"kind": kind, "layer": layer, "head": head, "measures": _measures(habit, array), "label": label})
+                facts.append(
+                    {"kind": kind, "layer": layer, "head": head, "measures": _measures(habit, array), "label": label}
+                )
         attention.append({
             "kind": kind, "queries": queries, "keys": keys, "layers": layers, "heads": heads, "causal": kind == "decoder",
             "encoding": encoding, "data": encoded(block, encoding),
         })  # fmt: skip
     rollout = weights("self", len(named["source"]), len(named["source"]), False, noise)
     last = named["target"][-1]["word"]
-    pairs = [{"source": named["source"][s]["word"], "target": named["target"][t]["word"], "weight": 0.8} for t, s in enumerate(aligned or [])]
+    pairs = [
+        {"source": named["source"][s]["word"], "target": named["target"][t]["word"], "weight": 0.8}
+        for t, s in enumerate(aligned or [])
+    ]
     return {
         "format": "clearhead-view", "version": 1,
         "model": {"name": "multi30k", "kind": "translator", "parameters": 7_452_160},
@@ -114,7 +131,10 @@ def made_up_generation(target: list[dict[str, Any]], last: int, noise: np.random
         probability = float(noise.beta(6, 2)) if step % 4 else float(noise.beta(3, 4))
         rest = sorted((1 - probability) * noise.dirichlet([0.7] * 5), reverse=True)[:4]
         shown = [{"text": token["text"], "probability": probability, "chosen": True}]
-        shown += [{"text": others[(step * 3 + place) % 11], "probability": float(share), "chosen": False} for place, share in enumerate(rest)]
+        shown += [
+            {"text": others[(step * 3 + place) % 11], "probability": float(share), "chosen": False}
+            for place, share in enumerate(rest)
+        ]
         shown.sort(key=lambda candidate: -candidate["probability"])
         steps.append({"token": step, "probability": probability, "candidates": shown})
         at: list[int | None] = []
@@ -148,7 +168,9 @@ def big_view(length: int = 200, layers: int = 6, heads: int = 8) -> dict[str, An
     """As long as a page must still bear."""
     source = [(SOURCE * 20)[place] for place in range(length - 1)]
     target = [(TARGET * 20)[place] for place in range(length - 1)]
-    return made_up_view(source, target, layers, heads, encoding="u8", aligned=[min(place, length - 1) for place in range(length)])
+    return made_up_view(
+        source, target, layers, heads, encoding="u8", aligned=[min(place, length - 1) for place in range(length)]
+    )
 
 
 def nasty_view() -> dict[str, Any]:
@@ -162,7 +184,13 @@ def language_model_view() -> dict[str, Any]:
     view["attention"] = [block for block in view["attention"] if block["kind"] == "decoder"]
     view["model"] = {"name": "shakespeare", "kind": "gpt", "parameters": 812_032}
     view["tokens"].pop("source")
-    view |= {"rollout": None, "alignment": None, "unseen": [], "generation": None, "ablated": ["decoder.1.attention.2", "decoder.2"]}
+    view |= {
+        "rollout": None,
+        "alignment": None,
+        "unseen": [],
+        "generation": None,
+        "ablated": ["decoder.1.attention.2", "decoder.2"],
+    }
     view["texts"] = {"source": view["texts"]["target"], "target": None}
     view["languages"] = {"source": None, "target": None}
     view["heads"] = [head for head in view["heads"] if head["kind"] == "decoder"]

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 from clearhead.inspection.page import module_source, page_html, style_source, write_page
+from clearhead.inspection.widget import framed_page
 from tests.inspection.made_up_views import big_view, language_model_view, nasty_view, small_view
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
@@ -74,7 +75,9 @@ def weights_of(view: dict[str, Any], kind: str) -> np.ndarray:
     (block,) = (block for block in view["attention"] if block["kind"] == kind)
     numbers = np.frombuffer(base64.b64decode(block["data"]), "<u2" if block["encoding"] == "u16" else "u1")
     rows, columns = len(view["tokens"][block["queries"]]), len(view["tokens"][block["keys"]])
-    return numbers.reshape(block["layers"], block["heads"], rows, columns) / (65535 if block["encoding"] == "u16" else 255)
+    return numbers.reshape(block["layers"], block["heads"], rows, columns) / (
+        65535 if block["encoding"] == "u16" else 255
+    )
 
 
 def label(text: str) -> str:
@@ -167,7 +170,10 @@ def test_the_keyboard_reaches_every_token_and_its_values_are_spoken(open_page: O
     assert "token" not in chosen_state(page)
 
 
-@pytest.mark.parametrize(("kind", "queries", "keys"), [("encoder", "source", "source"), ("decoder", "target", "read"), ("cross", "target", "source")])
+@pytest.mark.parametrize(
+    ("kind", "queries", "keys"),
+    [("encoder", "source", "source"), ("decoder", "target", "read"), ("cross", "target", "source")],
+)
 def test_every_kind_shows_its_own_weights_and_tokens(open_page: Open, kind: str, queries: str, keys: str) -> None:
     view = small_view()
     page = open_page(view)
@@ -307,7 +313,12 @@ def test_the_gallery_sorts_by_every_measure_and_opens_the_map(open_page: Open) -
     facts = {(fact["layer"], fact["head"]): fact for fact in view["heads"] if fact["kind"] == "encoder"}
 
     def order() -> list[tuple[int, int]]:
-        return [(int(layer), int(number)) for layer, number in page.locator(".thumb").evaluate_all("all => all.map((one) => [one.dataset.layer, one.dataset.head])")]
+        return [
+            (int(layer), int(number))
+            for layer, number in page.locator(".thumb").evaluate_all(
+                "all => all.map((one) => [one.dataset.layer, one.dataset.head])"
+            )
+        ]
 
     assert order() == sorted(facts)
     for measure in view["measures"]:
@@ -345,7 +356,9 @@ def test_the_generation_shows_doubt_candidates_beams_and_results(open_page: Open
         page.keyboard.press(key)
     said = page.locator("[aria-live=polite]").text_content()
     assert re.match(r"Step 2: “\w+”, .*%, score -[\d.]+, (kept|dropped|finished)$", said)
-    colours = page.locator(".written-text").evaluate_all("all => all.map((one) => getComputedStyle(one).backgroundColor)")
+    colours = page.locator(".written-text").evaluate_all(
+        "all => all.map((one) => getComputedStyle(one).backgroundColor)"
+    )
     sure, doubtful = (pick(range(len(steps)), key=lambda place: steps[place]["probability"]) for pick in (max, min))
     assert sum(map(int, re.findall(r"\d+", colours[sure]))) > sum(map(int, re.findall(r"\d+", colours[doubtful]))) + 60
 
@@ -370,7 +383,9 @@ def test_every_view_is_saved_as_svg_png_and_json(open_page: Open, tmp_path: Path
             page.locator(f'[data-key="save-{kind}"]').click()
         saved[kind] = tmp_path / f"saved.{kind}"
         waiting.value.save_as(saved[kind])
-        assert waiting.value.suggested_filename == ("clearhead-view.json" if kind == "json" else f"clearhead-{name}.{kind}")
+        assert waiting.value.suggested_filename == (
+            "clearhead-view.json" if kind == "json" else f"clearhead-{name}.{kind}"
+        )
     assert json.loads(saved["json"].read_text(encoding="utf-8")) == view
     picture = saved["png"].read_bytes()
     width, height = struct.unpack(">II", picture[16:24])
@@ -379,7 +394,12 @@ def test_every_view_is_saved_as_svg_png_and_json(open_page: Open, tmp_path: Path
     tags = {element.tag.rpartition("}")[2] for element in root.iter()}
     assert tags <= {"svg", "title", "rect", "path", "text", "image", "g", "clipPath"}
     texts = {element.text for element in root.iter() if element.tag.endswith("}text")}
-    expected = {"sentence": {"</title>", "苹果"}, "map": {"</title>", "مرحبا"}, "gallery": {"L1 · Head 1"}, "generation": {"苹果"}}
+    expected = {
+        "sentence": {"</title>", "苹果"},
+        "map": {"</title>", "مرحبا"},
+        "gallery": {"L1 · Head 1"},
+        "generation": {"苹果"},
+    }
     assert expected[name] <= texts
 
 
@@ -441,7 +461,9 @@ def test_the_address_brings_back_the_state(open_page: Open) -> None:
     assert other.locator("select").input_value() == "entropy"
 
 
-@pytest.mark.parametrize("hash", ["#view=nothing&heads=99.99&kind=x&token=q999&step=1e9&zoom=nan", "#%%%", "#heads=all&token=k0,k0"])
+@pytest.mark.parametrize(
+    "hash", ["#view=nothing&heads=99.99&kind=x&token=q999&step=1e9&zoom=nan", "#%%%", "#heads=all&token=k0,k0"]
+)
 def test_an_address_that_makes_no_sense_shows_what_there_is(open_page: Open, hash: str) -> None:
     page = open_page(small_view(), hash)
     assert page.locator(".token").count() == 25
@@ -491,7 +513,7 @@ def test_what_a_screen_reader_is_told(open_page: Open) -> None:
         assert nameless == []
         assert page.locator("canvas:not([aria-hidden=true])").count() == 0
     page.get_by_role("tab", name="Map").click()
-    assert '- application "Heat map: Cross · Layer 0, head 0"' in page.locator("body").aria_snapshot()
+    assert 'application "Heat map: Cross · Layer 0, head 0"' in page.locator("body").aria_snapshot()
 
 
 def test_a_long_input_stays_usable(open_page: Open, record_property: Callable[[str, object], None]) -> None:
@@ -535,3 +557,12 @@ def test_a_page_with_broken_data_says_so(browser: Any, tmp_path: Path) -> None:
     page.goto(path.as_uri())
     assert page.locator("#page").text_content().startswith("This page cannot show its data: ")
     page.close()
+
+
+def test_the_frame_of_a_saved_notebook_shows_the_page(open_page: Open) -> None:
+    page = open_page(small_view())
+    page.goto("about:blank")
+    page.set_content(f"<p>a notebook turned into HTML</p>{framed_page(small_view())}")
+    frame = page.frame_locator("iframe")
+    frame.get_by_role("tab", name="Map").click()
+    assert frame.locator(".map").get_attribute("aria-label").startswith("Heat map")

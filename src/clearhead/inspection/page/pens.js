@@ -170,7 +170,8 @@ export class SvgPen {
   image(canvas, x, y, width, height) {
     const attributes = { x, y, width, height, preserveAspectRatio: "none", href: canvas.toDataURL("image/png") };
     const node = this.node("image", attributes, this.into);
-    node.setAttribute("style", "image-rendering: pixelated");
+    // An attribute, for the policy of the page forbids styles in elements.
+    node.setAttribute("image-rendering", "pixelated");
   }
 
   within(x, y, width, height, draw) {
