@@ -1,7 +1,7 @@
 """Time the page of a long input in headless Chromium: `python benchmarks/page.py`.
 
-200 × 200 tokens, 6 layers of 8 heads, three kinds of attention, opened from a file in a fresh browser; the middle one of
-five rounds. Opening ends when the browser has drawn the first frame; so does switching, counted from the click.
+200 × 200 tokens, 6 layers of 8 heads, three kinds of attention, opened from a file in a fresh browser; the middle one
+of five rounds. Opening ends when the browser has drawn the first frame; so does switching, counted from the click.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from results import record
 from clearhead.inspection.page import write_page
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.inspection.made_up_views import big_view  # noqa: E402
+from tests.inspection.made_up_views import big_view
 
 ROUNDS = 5
 # Two frames: the first callback runs before the browser draws, the second after it has.

@@ -13,8 +13,9 @@ SOURCE = ["Ein", "▁Mann", "▁fährt", "▁mit", "▁dem", "▁Fahr", "rad", "
 TARGET = ["A", "▁man", "▁rides", "▁his", "▁bi", "cycle", "▁through", "▁the", "▁old", "▁town", "."]
 ALIGNED = [0, 1, 2, 4, 5, 6, 7, 8, 9, 10, 11, 12]
 NASTY = [
-    "<script>alert(1)</script>", "</script>", "<!--", "]]>", "&amp;", "<b>", "</s>", "{data}", "'\"`", "\\xe4", "\u202e",
-    "مرحبا", "بالعالم", "שלום", "👩‍👩‍👧‍👦", "🏳️‍🌈", "我", "吃了", "苹果", "▁", "", "\u2028", "ด้วย", "a" * 300, "e\u0301\u0302",
+    "<script>alert(1)</script>", "</script>", "<!--", "]]>", "&amp;", "<b>", "</s>", "{data}", "'\"`", "\\xe4",
+    "\u202e", "مرحبا", "بالعالم", "שלום", "👩‍👩‍👧‍👦", "🏳️‍🌈", "我", "吃了", "苹果", "▁", "", "\u2028", "ด้วย",
+    "a" * 300, "e\u0301\u0302",
 ]  # fmt: skip
 
 
@@ -100,8 +101,8 @@ def made_up_view(
                     {"kind": kind, "layer": layer, "head": head, "measures": _measures(habit, array), "label": label}
                 )
         attention.append({
-            "kind": kind, "queries": queries, "keys": keys, "layers": layers, "heads": heads, "causal": kind == "decoder",
-            "encoding": encoding, "data": encoded(block, encoding),
+            "kind": kind, "queries": queries, "keys": keys, "layers": layers, "heads": heads,
+            "causal": kind == "decoder", "encoding": encoding, "data": encoded(block, encoding),
         })  # fmt: skip
     rollout = weights("self", len(named["source"]), len(named["source"]), False, noise)
     last = named["target"][-1]["word"]

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.inspection.made_up_views import big_view, language_model_view, nasty_view, small_view
 
 from clearhead.errors import DataError, StorageError
 from clearhead.inspection import page
 from clearhead.inspection.page import MODULES, module_source, page_html, write_page
-from tests.inspection.made_up_views import big_view, language_model_view, nasty_view, small_view
 
 ASSETS = Path(page.__file__).with_name("page")
 

@@ -8,12 +8,12 @@ import re
 from typing import Any
 
 import pytest
+from tests.inspection.made_up_views import language_model_view, nasty_view, small_view
 
 from clearhead.errors import DataError, UnavailableError
 from clearhead.inspection import widget
 from clearhead.inspection.page import module_source, page_html, style_source
 from clearhead.inspection.widget import framed_page, inspection_widget
-from tests.inspection.made_up_views import language_model_view, nasty_view, small_view
 
 
 def test_a_cell_has_the_live_view_and_the_page_that_outlives_it() -> None:

@@ -1,4 +1,4 @@
-"""The page in a real browser, from a file: every view, every control, both languages, both themes; no network, no error."""
+"""The page in a real browser, from a file: every view and control, both languages and themes; no network, no error."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.inspection.made_up_views import big_view, language_model_view, nasty_view, small_view
 
 from clearhead.inspection.page import module_source, page_html, style_source, write_page
 from clearhead.inspection.widget import framed_page
-from tests.inspection.made_up_views import big_view, language_model_view, nasty_view, small_view
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

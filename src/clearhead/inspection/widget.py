@@ -41,8 +41,8 @@ def inspection_widget(view: dict[str, Any]) -> AnyWidget:
 def framed_page(view: dict[str, Any]) -> str:
     """The whole page in a frame of its own, as a piece of HTML."""
     page = html.escape(page_html(view), quote=True)
-    rights = "allow-scripts allow-downloads"
-    return f'<iframe title="Clearhead" sandbox="{rights}" width="100%" height="{FRAME_HEIGHT}" style="border:0" srcdoc="{page}"></iframe>'
+    looks = f'width="100%" height="{FRAME_HEIGHT}" style="border:0"'
+    return f'<iframe title="Clearhead" sandbox="allow-scripts allow-downloads" {looks} srcdoc="{page}"></iframe>'
 
 
 @functools.cache
