@@ -112,13 +112,14 @@ def test_a_cell_shows_the_view_and_the_saved_notebook_keeps_it(lab: str, tmp_pat
         )
         page.goto(f"{lab}/lab/tree/look.ipynb")
         # Before the kernel is ready, running a cell does nothing.
-        page.locator('.jp-Notebook-ExecutionIndicator[data-status="idle"]').wait_for(state="attached")
+        page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
         page.locator(".jp-CodeCell .cm-content").first.click()
         page.keyboard.press("Shift+Enter")
         page.locator(".jp-OutputArea .clearhead .token").first.wait_for()
         assert page.locator(".clearhead .token").count() == 25
         page.locator('.clearhead [data-key="tab-map"]').click()
         page.locator(".clearhead .map").wait_for()
+        page.locator(".jp-CodeCell .cm-content").nth(1).click()
         page.keyboard.press("Shift+Enter")
         page.locator(".clearhead .warning", has_text="decoder.1.attention.2").wait_for()
         page.keyboard.press("Control+s")
