@@ -87,17 +87,32 @@ export class SentenceView {
   /** Take over what the reader chose. */
   sync() {
     this.matrix = this.page.matrix();
-    const width = Math.floor(this.element.clientWidth) || 640;
-    const wide = (side) => textWidth(this.captionOf(side).join(" "), 12, 600);
-    this.layout = layOut(this.matrix, width, { keys: wide("keys"), queries: wide("queries") });
     this.least = threshold(this.matrix.weights, MOST_LINES);
     this.note.textContent = this.least > 0 ? this.page.say("strongest", { count: this.page.grouped(MOST_LINES) }) : "";
     this.note.hidden = this.least === 0;
+    this.place();
+    this.markPinned();
+    this.focus = this.pinned();
+    this.show();
+  }
+
+  /** Put every token in its place, unless it stands there already: other heads move no token. */
+  place() {
+    const width = Math.floor(this.element.clientWidth) || 640;
+    const now = `${this.page.block.kind} ${this.page.state.words} ${width}`;
+    if (this.placed === now) return;
+    this.placed = now;
+    const wide = (side) => textWidth(this.captionOf(side).join(" "), 12, 600);
+    this.layout = layOut(this.matrix, width, { keys: wide("keys"), queries: wide("queries") });
     this.board.style.height = `${this.layout.height}px`;
     this.board.classList.toggle("across", this.layout.across);
     for (const side of ["keys", "queries"]) this.placeSide(side);
-    this.focus = this.pinned();
-    this.show();
+  }
+
+  markPinned() {
+    for (const button of this.board.querySelectorAll('[aria-pressed="true"]')) button.setAttribute("aria-pressed", "false");
+    const pin = this.pinned();
+    if (pin) this.lists[pin.side].children[pin.place].firstChild.setAttribute("aria-pressed", "true");
   }
 
   pinned() {
@@ -142,7 +157,7 @@ export class SentenceView {
     button.className = ["token", token.special && "special", token.goesOn && "goes-on", unseen && "unseen"].filter(Boolean).join(" ");
     button.replaceChildren(tokenText(token));
     button.title = [token.raw, token.special && this.page.say("special"), unseen && this.page.say("unseen.token")].filter(Boolean).join(" · ");
-    button.setAttribute("aria-pressed", String(this.page.state.token === `${side[0]}${place}`));
+    button.setAttribute("aria-pressed", "false");
     const many = this.matrix.keys.length + this.matrix.queries.length > MOST_TAB_STOPS;
     button.tabIndex = many && place > 0 ? -1 : 0;
     Object.assign(button.style, {
