@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -92,13 +89,11 @@ def test_pictures_show_the_heads_asked_for(found: Inspection, tmp_path: Path, he
     assert len(re.findall(r">(?:en|de)coder\.0\.(?:self|cross)\.\d<", svg)) == panels
 
 
-def test_a_page_is_written_by_the_page(found: Inspection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    written: list[Any] = []
-    page = ModuleType("clearhead.inspection.page")
-    page.write_page = lambda path, view: written.append((path, view))  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "clearhead.inspection.page", page)
-    assert found.save(tmp_path / "page.html") == tmp_path / "page.html"
-    assert written == [(tmp_path / "page.html", found.view)]
+def test_a_page_holds_the_whole_view(found: Inspection, tmp_path: Path) -> None:
+    page = found.save(tmp_path / "page.html").read_text(encoding="utf-8")
+    data = re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)
+    assert data is not None
+    assert json.loads(data[1]) == json.loads(json.dumps(found.view))
 
 
 def test_what_cannot_be_looked_at_or_written_is_refused(

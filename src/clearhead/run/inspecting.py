@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from clearhead.generate.settings import GenerationConfig
 from clearhead.inspection.ablation import ablated
 from clearhead.inspection.generation import Diary, endings, forced_steps, tree
 from clearhead.inspection.names import Head, meant, named_heads
+from clearhead.inspection.page import write_page
 from clearhead.inspection.pictures import draw_heads
 from clearhead.inspection.record import SIDES, Forced, Tape, teacher_forced
 from clearhead.inspection.view import Facts, Generation, View, build_view, stacked
@@ -139,9 +139,7 @@ def _languages(path: Path | None) -> tuple[str | None, str | None]:
 
 
 def _page(found: Inspection, path: Path, heads: str) -> None:
-    # By name, because the page is a room of its own that may be missing from a build.
-    page = import_module("clearhead.inspection.page")
-    page.write_page(path, found.view)
+    write_page(path, found.view)
 
 
 def _picture(found: Inspection, path: Path, heads: str) -> None:
