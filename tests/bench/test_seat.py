@@ -15,6 +15,13 @@ def test_a_point_is_measured_in_a_process_of_its_own() -> None:
     assert found.memory > 2**20
 
 
+def test_the_memory_of_the_one_who_asks_is_not_counted() -> None:
+    settings = {"name": "small", "point": Point("width", "auto", 16)._asdict(), "threads": 1}
+    ballast = bytearray(b"x") * (3 * 2**30 // 2)
+    with Seat("growth", settings) as seat:
+        assert seat.facts["peak"] < len(ballast)
+
+
 def test_a_contestant_that_fails_says_why_in_one_line() -> None:
     settings = {"name": "depth 0", "point": Point("depth", "auto", 0)._asdict(), "threads": 1}
     with Seat("growth", settings) as seat, pytest.raises(ClearheadError) as error:

@@ -156,7 +156,7 @@ class _BatchedProducts(torch.autograd.Function):
         context: Any, query: Tensor, key: Tensor, value: Tensor, penalty: Tensor | None, blind: Tensor | None
     ) -> Tensor:
         batch, heads, query_len, head_dim = query.shape
-        query, key, value = (x.flatten(0, 1) for x in (query, key, value))
+        query, key, value = (x.flatten(0, 1).contiguous() for x in (query, key, value))
         if penalty is None:
             scores = torch.bmm(query, key.mT).mul_(head_dim**-0.5)
         else:
@@ -164,7 +164,7 @@ class _BatchedProducts(torch.autograd.Function):
             scores = torch.baddbmm(penalty, query, key.mT, alpha=head_dim**-0.5)
         weights = torch.softmax(scores, -1, out=scores)
         if blind is not None:
-            weights.view(batch, heads, query_len, -1).masked_fill_(blind, 0.0)
+            weights.unflatten(0, (batch, heads)).masked_fill_(blind, 0.0)
         context.save_for_backward(query, key, value, weights)
         return torch.bmm(weights, value).view(batch, heads, query_len, head_dim)
 
