@@ -287,7 +287,7 @@ def _finish(assembled: Assembled, events: Iterator[Event]) -> Iterator[Event]:
             continue
         yield from _choose_weights(assembled)
         path = Path(assembled.config.out) / "model"
-        loss, _ = assembled.loop.measure()
+        loss = assembled.loop.measure().loss
         tensors = model_tensors(assembled.model, assembled.team)
         with assembled.team.agreement():
             if assembled.team.leads:
@@ -313,7 +313,7 @@ def _choose_weights(assembled: Assembled) -> Iterator[Noted]:
     measured = {}
     for name in names:
         _take_weights(assembled, candidates.get(name, []))
-        measured[name], _ = assembled.loop.measure() if len(names) > 1 else (0.0, 0.0)
+        measured[name] = assembled.loop.measure().loss if len(names) > 1 else 0.0
     winner = min(measured, key=lambda name: measured[name])
     if len(names) > 1:
         yield Noted("; ".join(f"{name}: loss {loss:.4f}" for name, loss in measured.items()) + f"; kept {winner}")
