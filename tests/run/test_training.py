@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
+from tests.run.assembling import assembled
 
 from clearhead.checkpoint import all_steps, best_first, load_model, model_tensors, read_tensors, restore_model
 from clearhead.data.batches import Cursor
 from clearhead.errors import DivergedError, StorageError
-from clearhead.run.preparing import examine, prepare
 from clearhead.run.settings import RunConfig, read_config
-from clearhead.run.training import Assembled, assemble, resume, train
+from clearhead.run.training import resume, train
 from clearhead.run.using import load
 from clearhead.storage import SUMS, write_sums
 from clearhead.training import logbook
@@ -31,15 +31,6 @@ from clearhead.training.schedules import SCHEDULES
 
 Configure = Callable[..., RunConfig]
 pytestmark = pytest.mark.usefixtures("unchecked")
-
-
-def assembled(config: RunConfig) -> Assembled:
-    steps = prepare(config, examine(config))
-    try:
-        while True:
-            next(steps)
-    except StopIteration as end:
-        return assemble(config, end.value)
 
 
 def loss_of(config: RunConfig, paths: list[Path]) -> float:

@@ -8,27 +8,18 @@ from typing import Any
 
 import pytest
 import torch
+from tests.run.assembling import assembled
 
 from clearhead.checkpoint import model_tensors
 from clearhead.errors import DivergedError
-from clearhead.run.preparing import examine, prepare
 from clearhead.run.settings import RunConfig
-from clearhead.run.training import Assembled, assemble, train
+from clearhead.run.training import train
 from clearhead.training.events import Finished, Progress, Saved, Started, Validated
 from clearhead.training.loop import TrainingState
 from clearhead.training.optimizers import OPTIMIZERS
 from clearhead.training.precision import PRECISIONS
 
 Configure = Callable[..., RunConfig]
-
-
-def assembled(config: RunConfig) -> Assembled:
-    steps = prepare(config, examine(config))
-    try:
-        while True:
-            next(steps)
-    except StopIteration as end:
-        return assemble(config, end.value)
 
 
 def test_a_run_tells_its_story_in_order(tiny: Configure) -> None:

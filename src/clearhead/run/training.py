@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,17 +24,16 @@ from clearhead.checkpoint import (
     seal_description,
     verify_description,
 )
-from clearhead.config import to_toml
+from clearhead.config import Record, to_toml
 from clearhead.data.batches import Batches, fixed_parts
 from clearhead.errors import MissingInputError, WouldOverwriteError
-from clearhead.generate.settings import GenerationConfig
-from clearhead.models import MODELS
-from clearhead.models.translator import Translator
+from clearhead.models import MODELS, Model
 from clearhead.run.card import model_card
-from clearhead.run.preparing import Examined, Prepared, examine, prepare
+from clearhead.run.devices import pick_device
 from clearhead.run.settings import RunConfig, read_config
+from clearhead.run.task import Prepared
+from clearhead.run.tasks import TASKS
 from clearhead.run.together import BEGUN, agree_on, continues, examine_together, join, prepare_together
-from clearhead.run.using import LoadedTranslator, pick_device
 from clearhead.storage import DRAFT, storage_error, write_text
 from clearhead.text.specials import PAD_ID
 from clearhead.text.tokenizer import TokenizerPair
@@ -48,8 +48,6 @@ from clearhead.training.losses import LOSSES
 from clearhead.training.objectives import OBJECTIVES
 from clearhead.training.optimizers import OPTIMIZERS
 
-SHOWN = 3
-"""How many validation examples a person is shown."""
 BEFORE_CONFIG = ("metrics.jsonl", "train.log")
 """What a run writes before its config.toml: alone, they are left from a start that failed, and nothing is lost."""
 
@@ -60,7 +58,7 @@ class Assembled:
 
     config: RunConfig
     prepared: Prepared
-    model: Translator
+    model: Model
     loop: Loop
     checkpoints: Checkpoints
 
@@ -68,11 +66,16 @@ class Assembled:
     def team(self) -> Team:
         return self.loop.team
 
+    @property
+    def generation(self) -> dict[str, Any] | None:
+        """How the model is used unless the user says otherwise, if it is one that writes."""
+        return self.config.generation.model_dump() if self.model.generates else None
+
 
 def train(
     config: RunConfig,
     *,
-    examined: Examined | None = None,
+    examined: Any | None = None,
     device: str = "auto",
     stop: Callable[[], bool] = lambda: False,
     team: Team | None = None,
@@ -80,8 +83,9 @@ def train(
 ) -> Iterator[Event]:
     """Train from the start, or on from the last checkpoint if torchrun had to start again; the events say how it goes.
 
-    Under torchrun each process makes this call; `team` is given by those that have met already. `progress` hears of
-    the reading before the first event.
+    Under torchrun each process makes this call; `team` is given by those that have met already. `examined` is what the
+    task of this kind of model has found in the data, if it was asked before; `progress` hears of the reading before
+    the first event.
     """
     team = join(device) if team is None else team
     with team.working():
@@ -100,12 +104,14 @@ def train(
 def rehearse(
     config: RunConfig,
     *,
-    examined: Examined | None = None,
+    examined: Any | None = None,
     device: str = "auto",
     progress: Callable[[Reading], None] | None = None,
 ) -> Iterator[Noted | Reading]:
     """All that training would do before its first step: data report, sizes, estimate; nothing is written."""
-    prepared = yield from prepare(config, examined or examine(config, progress))
+    task = TASKS[config.model.kind]
+    found = examined if examined is not None else task.examine(config, progress)
+    prepared = yield from task.prepare(config, found)
     yield from estimate(assemble(config, prepared, Team(device=pick_device(device))).loop)
 
 
@@ -151,7 +157,7 @@ def _as_a_team(team: Team, events: Iterator[Event]) -> Iterator[Event]:
 
 
 def _resume(
-    config: RunConfig, examined: Examined | None, team: Team, stop: Callable[[], bool]
+    config: RunConfig, examined: Any | None, team: Team, stop: Callable[[], bool]
 ) -> Generator[Event, None, None]:
     if team.tell(bool(all_steps(Path(config.out) / "checkpoints")) if team.leads else None):
         yield from _go_on(config, examined, team, stop)
@@ -160,7 +166,7 @@ def _resume(
 
 
 def _start(
-    config: RunConfig, examined: Examined | None, team: Team, stop: Callable[[], bool]
+    config: RunConfig, examined: Any | None, team: Team, stop: Callable[[], bool]
 ) -> Generator[Event, None, None]:
     prepared = yield from prepare_together(team, config, examined)
     del examined  # Of many pairs, its hashes are many bytes.
@@ -173,14 +179,14 @@ def _start(
 
 
 def _go_on(
-    config: RunConfig, examined: Examined | None, team: Team, stop: Callable[[], bool]
+    config: RunConfig, examined: Any | None, team: Team, stop: Callable[[], bool]
 ) -> Generator[Event, None, None]:
     run = Path(config.out)
     tokenizers = None
     with team.agreement():
         if team.leads:
             verify_description(run)
-            tokenizers = TokenizerPair.load(run)
+            tokenizers = TokenizerPair.load(run) if MODELS[config.model.kind].reads_text else None
     prepared = yield from prepare_together(team, config, examined, tokenizers)
     del examined
     assembled = assemble(config, prepared, team, stop)
@@ -198,8 +204,7 @@ def _describe(run: Path, assembled: Assembled) -> None:
     """Write down what the run is, before its first step."""
     try:
         _write_config(run, assembled.config)
-        generation = assembled.config.generation.model_dump()
-        describe_model(run, assembled.model.config, assembled.prepared.tokenizers, generation)
+        describe_model(run, assembled.model.config, assembled.prepared.tokenizers, assembled.generation)
         seal_description(run)
     except OSError as error:
         raise storage_error(run, error) from error
@@ -216,13 +221,8 @@ def assemble(
     config: RunConfig, prepared: Prepared, team: Team = SOLO, stop: Callable[[], bool] = lambda: False
 ) -> Assembled:
     """Build model, optimizer, batches and checkpoints for a run; the seed fixes every initial weight."""
-    shape = config.model.model_copy(
-        update={
-            "source_vocab_size": prepared.tokenizers.source.vocab_size,
-            "target_vocab_size": prepared.tokenizers.target.vocab_size,
-        }
-    )
-    config = config.model_copy(update={"model": shape})
+    config = _completed(config, prepared)
+    shape = config.model
     keep_memory()
     settings = config.train
     with team.agreement():
@@ -251,32 +251,25 @@ def assemble(
     return Assembled(config, prepared, model, loop, checkpoints)
 
 
-def _leaders_samples(model: Translator, prepared: Prepared, team: Team, is_sharded: bool) -> tuple[Sample, ...]:
+def _completed(config: RunConfig, prepared: Prepared) -> RunConfig:
+    """The settings with what comes from the data, and from tokenizers that were trained elsewhere, filled in."""
+    known: dict[str, Record] = {"model": TASKS[config.model.kind].shape(config, prepared)}
+    if prepared.tokenizers is not None:
+        facts = {"kind": prepared.tokenizers.source.kind, "joint": prepared.tokenizers.joint}
+        known["tokenizer"] = config.tokenizer.model_copy(update=facts)
+    return config.model_copy(update=known)
+
+
+def _leaders_samples(model: Model, prepared: Prepared, team: Team, is_sharded: bool) -> tuple[Sample, ...]:
     """Samples for people, who look over the leader's shoulder; of a model in shards it is lent a whole one."""
+    kind = model.config.kind
     tensors = model_tensors(model, team) if is_sharded else {}
     if not team.leads:
         return ()
     if is_sharded:
-        model = MODELS[model.config.kind](model.config)
+        model = MODELS[kind](model.config)
         restore_model(model, tensors, Path())
-    return _samples(model, prepared, str(team.device))
-
-
-def _samples(model: Translator, prepared: Prepared, device: str) -> tuple[Sample, ...]:
-    """A few validation pairs beside what the model makes of them."""
-    shown = range(0, len(prepared.validation), max(1, len(prepared.validation) // SHOWN))[:SHOWN]
-    tokenizers = prepared.tokenizers
-    translator = LoadedTranslator(model, tokenizers, GenerationConfig(strategy="greedy"), device)
-    sources = [prepared.validation.source(index).tolist() for index in shown]
-    found = translator.search(sources, translator.generation)
-    return tuple(
-        Sample(
-            tokenizers.source.decode(source),
-            tokenizers.target.decode(prepared.validation.target(index).tolist()),
-            tokenizers.target.decode(hypotheses[0].ids),
-        )
-        for source, index, hypotheses in zip(sources, shown, found, strict=True)
-    )
+    return TASKS[kind].samples(model, prepared, str(team.device))
 
 
 def _finish(assembled: Assembled, events: Iterator[Event]) -> Iterator[Event]:
@@ -295,7 +288,7 @@ def _finish(assembled: Assembled, events: Iterator[Event]) -> Iterator[Event]:
                     path,
                     assembled.model,
                     assembled.prepared.tokenizers,
-                    generation=assembled.config.generation.model_dump(),
+                    generation=assembled.generation,
                     card=model_card(assembled.config, assembled.model, event, loss, assembled.prepared.num_trained),
                     training_config=to_toml(assembled.config),
                     tensors=tensors,

@@ -9,7 +9,8 @@ from dataclasses import replace
 
 import torch
 
-from clearhead.models.translator import Translator
+from clearhead.nn.embedding import OutputLayer
+from clearhead.nn.stacks import Block
 from clearhead.training.distributed import Sharing
 from clearhead.training.events import Noted
 from clearhead.training.logbook import clock
@@ -52,13 +53,13 @@ def seconds_per_step(loop: Loop) -> float:
 
 def memory(loop: Loop, parameters: int) -> int:
     """Bytes that a training step takes, about."""
-    assert isinstance(loop.model, Translator)
-    config = loop.model.config
+    blocks = [module for module in loop.model.modules() if isinstance(module, Block)]
+    outputs = [module for module in loop.model.modules() if isinstance(module, OutputLayer)]
     return training_memory(
         parameters,
-        num_layers=config.encoder_layers + config.decoder_layers,
-        dim=config.dim,
-        ff_dim=config.ff_dim,
-        vocab_size=config.target_vocab_size,
+        num_layers=len(blocks),
+        dim=loop.dim,
+        ff_dim=max((block.feedforward.inner.out_features for block in blocks), default=0),
+        vocab_size=max((len(output.weight) for output in outputs), default=0),
         max_tokens=loop.batches.config.max_tokens,
     )
