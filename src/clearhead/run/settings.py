@@ -27,6 +27,8 @@ class RunConfig(Record):
 
     out: str = "runs/model"
     """The run directory."""
+    init: str | None = None
+    """A model or run directory to start from: its tokenizers are used, and of its weights all that fit."""
     data: Record
     """Where the examples come from."""
     tokenizer: TokenizerConfig = TokenizerConfig()

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from clearhead.checkpoint import (
     Checkpoints,
+    StoredModel,
     all_steps,
     best_first,
     describe_model,
@@ -31,6 +32,7 @@ from clearhead.models import MODELS, Model
 from clearhead.run.card import model_card
 from clearhead.run.devices import pick_device
 from clearhead.run.settings import RunConfig, read_config
+from clearhead.run.starting import read_start, take_weights
 from clearhead.run.task import Prepared
 from clearhead.run.tasks import TASKS
 from clearhead.run.together import BEGUN, agree_on, continues, examine_together, join, prepare_together
@@ -61,6 +63,8 @@ class Assembled:
     model: Model
     loop: Loop
     checkpoints: Checkpoints
+    taken: str | None = None
+    """What weights were taken from where, if they were."""
 
     @property
     def team(self) -> Team:
@@ -109,10 +113,11 @@ def rehearse(
     progress: Callable[[Reading], None] | None = None,
 ) -> Iterator[Noted | Reading]:
     """All that training would do before its first step: data report, sizes, estimate; nothing is written."""
-    task = TASKS[config.model.kind]
+    task, start = TASKS[config.model.kind], read_start(config)
     found = examined if examined is not None else task.examine(config, progress)
-    prepared = yield from task.prepare(config, found)
-    yield from estimate(assemble(config, prepared, Team(device=pick_device(device))).loop)
+    prepared = yield from task.prepare(config, found, start.tokenizers if start else None)
+    assembled = assemble(config, prepared, Team(device=pick_device(device)), start=start)
+    yield from _introduced(assembled)
 
 
 def resume(
@@ -168,14 +173,26 @@ def _resume(
 def _start(
     config: RunConfig, examined: Any | None, team: Team, stop: Callable[[], bool]
 ) -> Generator[Event, None, None]:
-    prepared = yield from prepare_together(team, config, examined)
+    start = None
+    with team.agreement():
+        if team.leads:
+            start = read_start(config)
+    prepared = yield from prepare_together(team, config, examined, start.tokenizers if start else None)
     del examined  # Of many pairs, its hashes are many bytes.
-    assembled = assemble(config, prepared, team, stop)
-    yield from estimate(assembled.loop)
+    assembled = assemble(config, prepared, team, stop, start)
+    del start
+    yield from _introduced(assembled)
     with team.agreement():
         if team.leads:
             _describe(Path(config.out), assembled)
     yield from _finish(assembled, assembled.loop.run(TrainingState()))
+
+
+def _introduced(assembled: Assembled) -> Iterator[Noted]:
+    """What a person should know of a run before its first step."""
+    if assembled.taken is not None:
+        yield Noted(assembled.taken)
+    yield from estimate(assembled.loop)
 
 
 def _go_on(
@@ -218,9 +235,16 @@ def _write_config(run: Path, config: RunConfig) -> None:
 
 
 def assemble(
-    config: RunConfig, prepared: Prepared, team: Team = SOLO, stop: Callable[[], bool] = lambda: False
+    config: RunConfig,
+    prepared: Prepared,
+    team: Team = SOLO,
+    stop: Callable[[], bool] = lambda: False,
+    start: StoredModel | None = None,
 ) -> Assembled:
-    """Build model, optimizer, batches and checkpoints for a run; the seed fixes every initial weight."""
+    """Build model, optimizer, batches and checkpoints for a run; the seed fixes every initial weight.
+
+    Where the leader has a model to start from, its weights are taken instead, as far as they fit.
+    """
     config = _completed(config, prepared)
     shape = config.model
     keep_memory()
@@ -228,6 +252,7 @@ def assemble(
     with team.agreement():
         torch.manual_seed(settings.seed)
         model = MODELS[shape.kind](shape).to(team.device)
+        taken = take_weights(model, start) if start is not None else None
     loss = LOSSES[settings.loss](settings.smoothing, PAD_ID, agreement=settings.agreement)
     sharing = share_out(Lesson(model, loss, OBJECTIVES[shape.kind], settings.precision), team, settings.sharding)
     optimizer = OPTIMIZERS[settings.optimizer](
@@ -248,7 +273,7 @@ def assemble(
         stop=stop,
         team=team,
     )
-    return Assembled(config, prepared, model, loop, checkpoints)
+    return Assembled(config, prepared, model, loop, checkpoints, taken)
 
 
 def _completed(config: RunConfig, prepared: Prepared) -> RunConfig:
