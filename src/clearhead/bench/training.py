@@ -35,7 +35,7 @@ from clearhead.training.distributed import SOLO, Lesson, share_out
 from clearhead.training.loop import Loop
 from clearhead.training.losses import LOSSES
 from clearhead.training.objectives import OBJECTIVES
-from clearhead.training.optimizers import OPTIMIZERS
+from clearhead.training.optimizers import make_optimizer
 from clearhead.training.precision import PRECISIONS, is_slow
 from clearhead.training.settings import TrainConfig
 
@@ -213,7 +213,7 @@ def our_loop(model: Translator, batches: Batches, precision: str = "fp32") -> Lo
 
     keep_memory()
     config = TrainConfig(steps=1_000_000, lr=1e-4, smoothing=SMOOTHING, precision=precision)
-    optimizer = OPTIMIZERS["adam"](model, betas=(config.beta1, config.beta2), eps=config.eps, weight_decay=0.0)
+    optimizer = make_optimizer(model, config)
     loss = LOSSES[config.loss](config.smoothing, PAD_ID)
     objective = OBJECTIVES["translator"]
     return Loop(

@@ -48,7 +48,7 @@ from clearhead.training.logbook import Logbook
 from clearhead.training.loop import Loop, TrainingState
 from clearhead.training.losses import LOSSES
 from clearhead.training.objectives import OBJECTIVES
-from clearhead.training.optimizers import OPTIMIZERS
+from clearhead.training.optimizers import make_optimizer
 
 BEFORE_CONFIG = ("metrics.jsonl", "train.log")
 """What a run writes before its config.toml: alone, they are left from a start that failed, and nothing is lost."""
@@ -255,9 +255,7 @@ def assemble(
         taken = take_weights(model, start) if start is not None else None
     loss = LOSSES[settings.loss](settings.smoothing, PAD_ID, agreement=settings.agreement)
     sharing = share_out(Lesson(model, loss, OBJECTIVES[shape.kind], settings.precision), team, settings.sharding)
-    optimizer = OPTIMIZERS[settings.optimizer](
-        model, betas=(settings.beta1, settings.beta2), eps=settings.eps, weight_decay=settings.weight_decay
-    )
+    optimizer = make_optimizer(model, settings)
     checkpoints = Checkpoints(
         Path(config.out), model, optimizer, keep_last=settings.keep_last, keep_best=settings.keep_best, team=team
     )

@@ -15,7 +15,7 @@ from clearhead.training.distributed import Sharing
 from clearhead.training.events import Noted
 from clearhead.training.logbook import clock
 from clearhead.training.loop import Loop
-from clearhead.training.optimizers import OPTIMIZERS
+from clearhead.training.optimizers import make_optimizer
 from clearhead.training.precision import is_slow
 from clearhead.training.sizing import training_memory
 
@@ -39,10 +39,7 @@ def seconds_per_step(loop: Loop) -> float:
     """Time one training step of a throw-away copy, after one to warm up."""
     with torch.random.fork_rng(devices=[]):
         lesson = copy.deepcopy(loop.sharing.lesson)
-        settings = loop.config
-        optimizer = OPTIMIZERS[settings.optimizer](
-            lesson.model, betas=(settings.beta1, settings.beta2), eps=settings.eps, weight_decay=settings.weight_decay
-        )
+        optimizer = make_optimizer(lesson.model, loop.config)
         trial = replace(loop, sharing=Sharing(lesson, loop.team), optimizer=optimizer)
         shares = loop.shares()
         trial.step(shares, 1, 2)

@@ -20,7 +20,7 @@ from clearhead.training.distributed import SOLO, Sharing, Team, whole
 from clearhead.training.events import Event, Finished, Progress, Sample, Saved, Started, Validated
 from clearhead.training.losses import Loss
 from clearhead.training.objectives import Objective
-from clearhead.training.optimizers import Optimizer
+from clearhead.training.optimizers import Optimizer, set_rate
 from clearhead.training.schedules import SCHEDULES, Course
 from clearhead.training.settings import TrainConfig
 
@@ -158,8 +158,7 @@ class Loop:
             raise self._diverged(step, f"the loss is {loss}", share.examples)
         grad_norm = self._clip(step, share.examples)
         rate = SCHEDULES[self.config.schedule](step, self._course(total))
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        set_rate(self.optimizer, rate)
         self.optimizer.step()
         self.team.average(self._statistics)
         return StepResult(loss, nll, share.tokens, grad_norm, time.perf_counter() - began, share.cursor)
