@@ -231,7 +231,7 @@ def assemble(
     loss = LOSSES[settings.loss](settings.smoothing, PAD_ID, agreement=settings.agreement)
     sharing = share_out(Lesson(model, loss, OBJECTIVES[shape.kind], settings.precision), team, settings.sharding)
     optimizer = OPTIMIZERS[settings.optimizer](
-        model, betas=(settings.beta1, settings.beta2), eps=settings.eps, weight_decay=settings.weight_decay
+        model, betas=(settings.beta1, settings.beta2), eps=settings.eps, weight_decay=settings.weight_decay, team=team
     )
     checkpoints = Checkpoints(
         Path(config.out), model, optimizer, keep_last=settings.keep_last, keep_best=settings.keep_best, team=team
