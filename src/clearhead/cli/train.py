@@ -38,7 +38,13 @@ class Kind(NamedTuple):
     """Flags to suggest to somebody who has named none."""
 
 
-KINDS: dict[str, Kind] = {"translator": Kind(PAIRS, "--source FILE --target FILE, --tsv FILE")}
+LABELLED = tuple(f"{prefix}{kind}" for prefix in ("", "validation_") for kind in ("tsv", "csv", "jsonl", "folder"))
+KINDS: dict[str, Kind] = {
+    "translator": Kind(PAIRS, "--source FILE --target FILE, --tsv FILE"),
+    "classifier": Kind(
+        LABELLED, "--tsv FILE (its first line names the columns: text, label), --csv, --jsonl, --folder"
+    ),
+}
 """By its name in MODELS; the flags are those of `train`."""
 DEFAULT_KIND = "translator"
 
@@ -53,6 +59,12 @@ def train(
     validation_source: Path | None = None,
     validation_target: Path | None = None,
     validation_tsv: Path | None = None,
+    csv: Path | None = None,
+    validation_csv: Path | None = None,
+    jsonl: Path | None = None,
+    validation_jsonl: Path | None = None,
+    folder: Path | None = None,
+    validation_folder: Path | None = None,
     out: Path | None = None,
     set: Annotated[list[str] | None, Parameter(name=["--set", "-s"], negative=(), metavar="KEY=VALUE")] = None,
     resume: Switch = False,
@@ -66,6 +78,8 @@ def train(
 
     clearhead train translator --source a.de --target a.en --out runs/de-en
 
+    clearhead train classifier --tsv labelled.tsv --out runs/mine
+
     clearhead train numbers --set train.steps=500
 
     clearhead train runs/de-en --resume
@@ -75,19 +89,33 @@ def train(
     Parameters
     ----------
     what
-        A recipe such as numbers, a config file, a run to go on with, or translator: sizes chosen from your data.
+        A recipe such as numbers, a config file, a run to go on with, or a kind of model (translator, classifier):
+        sizes are then chosen from your data.
     source
         Text in the source language, one sentence a line; plain or .gz.
     target
         Its translation, line by line.
     tsv
-        Instead of two files: one with source and target in its first two tab-separated columns.
+        Instead of two files: one with source and target in its first two tab-separated columns; for a classifier, one
+        with columns named text and label in its first line (--set data.text and data.label name others).
     validation_source
         Source text to validate on; without it some pairs are held out.
     validation_target
         Its translation.
     validation_tsv
-        Pairs to validate on, as one file.
+        Pairs to validate on, or labelled texts, as one file.
+    csv
+        Labelled texts for a classifier between commas and double quotes, columns named in the first line.
+    validation_csv
+        Such texts to validate on.
+    jsonl
+        Labelled texts for a classifier, one JSON object a line, with the keys text and label.
+    validation_jsonl
+        Such texts to validate on.
+    folder
+        Labelled texts for a classifier as files, in a folder for each label.
+    validation_folder
+        Such texts to validate on.
     out
         The run directory; it must be new or empty.
     set
@@ -106,7 +134,9 @@ def train(
     use_threads(threads)
     data = {
         "source": source, "target": target, "tsv": tsv, "validation_source": validation_source,
-        "validation_target": validation_target, "validation_tsv": validation_tsv,
+        "validation_target": validation_target, "validation_tsv": validation_tsv, "csv": csv,
+        "validation_csv": validation_csv, "jsonl": jsonl, "validation_jsonl": validation_jsonl, "folder": folder,
+        "validation_folder": validation_folder,
     }  # fmt: skip
     request = Request(what, {name: str(path) for name, path in data.items() if path is not None}, out, set or [])
     if settings:

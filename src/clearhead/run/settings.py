@@ -13,10 +13,14 @@ from typing import Any
 
 from clearhead.config import Record, Tree, build, override, read_toml
 from clearhead.data.batches import BatchConfig
+from clearhead.data.documents import DocumentConfig
+from clearhead.data.labelled import LabelledConfig
 from clearhead.data.sources import DataConfig
 from clearhead.errors import ConfigError, MissingInputError, did_you_mean
 from clearhead.generate.settings import GenerationConfig
 from clearhead.models import ModelConfig
+from clearhead.models.bert import BertConfig
+from clearhead.models.classifier import ClassifierConfig
 from clearhead.models.translator import TranslatorConfig
 from clearhead.text.kinds import TokenizerConfig
 from clearhead.training.settings import TrainConfig
@@ -54,7 +58,29 @@ class TranslatorRun(RunConfig):
     """The shape of the model."""
 
 
-RUNS: dict[str, type[RunConfig]] = {"translator": TranslatorRun}
+class ClassifierRun(RunConfig):
+    """Everything that makes the run of a classifier what it is."""
+
+    out: str = "runs/classifier"
+    """The run directory."""
+    data: LabelledConfig
+    """Where the labelled texts come from."""
+    model: ClassifierConfig = ClassifierConfig()
+    """The shape of the model."""
+
+
+class BertRun(RunConfig):
+    """Everything that makes the run of a BERT what it is."""
+
+    out: str = "runs/bert"
+    """The run directory."""
+    data: DocumentConfig
+    """Where the documents come from."""
+    model: BertConfig = BertConfig()
+    """The shape of the model."""
+
+
+RUNS: dict[str, type[RunConfig]] = {"translator": TranslatorRun, "classifier": ClassifierRun, "bert": BertRun}
 """By the kind of model."""
 DEFAULT_KIND = "translator"
 """What a config that names no kind of model means."""

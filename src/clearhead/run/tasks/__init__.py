@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from clearhead.run.task import Task
+from clearhead.run.tasks.classifier import ClassifierTask
 from clearhead.run.tasks.translator import TranslatorTask
 
-TASKS: dict[str, Task[Any, Any, Any]] = {"translator": TranslatorTask()}
+TASKS: dict[str, Task[Any, Any, Any]] = {"translator": TranslatorTask(), "classifier": ClassifierTask()}
 """By the kind of model."""
