@@ -79,7 +79,9 @@ class RunningText:
 
     def _complaint(self) -> str:
         counts = (
-            f"{count:,} line{'s' if count > 1 else ''} ({reason.label}, {'the first is ' if count > 1 else ''}line {first:,})"
+            f"{count:,} lines ({reason.label}, the first is line {first:,})"
+            if count > 1
+            else f"1 line ({reason.label}, line {first:,})"
             for reason, (count, first) in self.left_out.items()
         )
         return ", ".join(counts) or "it holds nothing but a byte order mark"
@@ -149,7 +151,9 @@ def _unfinished(text: bytes) -> int:
         return 1
     for size in range(1, min(3, len(text)) + 1):
         byte = text[-size]
-        if byte & 0xC0 != 0x80:  # No byte inside a character: the beginning of one with this many bytes, or a whole one.
+        if (
+            byte & 0xC0 != 0x80
+        ):  # No byte inside a character: the beginning of one with this many bytes, or a whole one.
             needed = 2 if byte & 0xE0 == 0xC0 else 3 if byte & 0xF0 == 0xE0 else 4 if byte & 0xF8 == 0xF0 else 1
             return size if needed > size else 0
     return 0

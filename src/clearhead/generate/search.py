@@ -117,9 +117,7 @@ class Search:
         """True for paths that may only end now."""
         return paths.length >= self.max_lens[paths.origin]
 
-    def is_stopped(
-        self, paths: Paths, rows: Int[Tensor, "kept"], tokens: Int[Tensor, "kept"]
-    ) -> Bool[Tensor, "kept"]:
+    def is_stopped(self, paths: Paths, rows: Int[Tensor, "kept"], tokens: Int[Tensor, "kept"]) -> Bool[Tensor, "kept"]:
         """True where a path that goes on with a token is told to end right after it."""
         if self.stop is None:
             return torch.zeros_like(rows, dtype=torch.bool)
