@@ -6,9 +6,10 @@ has the rest of the way.
 
 from __future__ import annotations
 
+from clearhead.models.gpt import Gpt
 from clearhead.models.model import Model, ModelConfig
 from clearhead.models.translator import Translator
 
 __all__ = ["MODELS", "Model", "ModelConfig"]
 
-MODELS: dict[str, type[Model]] = {"translator": Translator}
+MODELS: dict[str, type[Model]] = {"translator": Translator, "gpt": Gpt}

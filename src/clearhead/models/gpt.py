@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
-from clearhead.config import Record, one_of
+from clearhead.config import one_of
 from clearhead.errors import ConfigError
+from clearhead.models.model import Model, ModelConfig
 from clearhead.nn.cache import StackCache
 from clearhead.nn.embedding import OutputLayer, TokenEmbedding
 from clearhead.nn.feedforward import FEED_FORWARDS
@@ -22,7 +23,7 @@ from clearhead.nn.residual import RESIDUALS
 from clearhead.nn.stacks import build_stack
 
 
-class GptConfig(Record):
+class GptConfig(ModelConfig):
     """The shape of a language model."""
 
     kind: Annotated[str, one_of(["gpt"], "model")] = "gpt"
@@ -76,7 +77,7 @@ class GptState(NamedTuple):
         return GptState(self.cache.select(rows), self.seen.index_select(0, rows))
 
 
-class Gpt(nn.Module):
+class Gpt(Model):
     """A decoder that reads a text and says at each place what may come next.
 
     A text longer than `max_len` is seen through a window that slides by quarters of it. When the cache is full, the
@@ -85,10 +86,11 @@ class Gpt(nn.Module):
     """
 
     Config = GptConfig
+    config: GptConfig
+    generates: ClassVar[bool] = True
 
     def __init__(self, config: GptConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         if not config.vocab_size:
             raise ConfigError("a language model needs vocab_size: it comes from the tokenizer")
         self.embedding = TokenEmbedding(config.vocab_size, config.dim, scaled=config.scale_embeddings)

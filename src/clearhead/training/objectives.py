@@ -9,9 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from clearhead.data.corpus import PairBatch
+from clearhead.data.windows import WindowBatch
+from clearhead.models.gpt import Gpt
+from clearhead.models.model import Model
 from clearhead.models.translator import Translator
+from clearhead.nn.embedding import OutputLayer
 from clearhead.nn.masks import real_tokens
 from clearhead.training.losses import Loss, LossSum
 
@@ -22,8 +27,7 @@ Objective = Callable[[Any, Any, Loss], LossSum]
 def translate(model: Translator, batch: PairBatch, loss: Loss) -> LossSum:
     """Teacher forcing: the decoder reads the right target up to each token and is asked for the next one."""
     device = model.output.weight.device
-    # Two passes are one batch with every row twice: dropout tells the copies apart.
-    copies = 2 if loss.agreement and model.training else 1
+    copies = _copies(model, loss)
     source = torch.from_numpy(batch.source).to(device).repeat(copies, 1)
     target = torch.from_numpy(batch.target).to(device).repeat(copies, 1)
     inputs, labels = target[:, :-1], target[:, 1:]
@@ -33,10 +37,33 @@ def translate(model: Translator, batch: PairBatch, loss: Loss) -> LossSum:
     else:
         real = real_tokens(labels, loss.pad_id)
         hidden, labels = model.hidden(source, inputs, source_real, real)[real], labels[real]
+    return _judged(hidden, labels, copies, model.output, loss)
+
+
+def foretell(model: Gpt, batch: WindowBatch, loss: Loss) -> LossSum:
+    """Each token is asked for, from those before it in its window."""
+    device = model.output.weight.device
+    copies = _copies(model, loss)
+    inputs, labels = (torch.from_numpy(ids).to(device).repeat(copies, 1) for ids in (batch.inputs, batch.answers))
+    if batch.is_full:
+        hidden, labels = model.hidden(inputs).flatten(0, 1), labels.flatten()
+    else:
+        real = real_tokens(labels, loss.pad_id)
+        hidden, labels = model.hidden(inputs, real)[real], labels[real]
+    return _judged(hidden, labels, copies, model.output, loss)
+
+
+def _copies(model: Model, loss: Loss) -> int:
+    # Two passes are one batch with every row twice: dropout tells the copies apart.
+    return 2 if loss.agreement and model.training else 1
+
+
+def _judged(hidden: Tensor, labels: Tensor, copies: int, output: OutputLayer, loss: Loss) -> LossSum:
+    """The loss of one pass, or of two that are to agree."""
     if copies == 1:
-        return loss(hidden, labels, model.output)
+        return loss(hidden, labels, output)
     first, second = hidden.chunk(2)
-    return loss.of_two(first, second, labels[: len(first)], model.output)
+    return loss.of_two(first, second, labels[: len(first)], output)
 
 
-OBJECTIVES: dict[str, Objective] = {"translator": translate}
+OBJECTIVES: dict[str, Objective] = {"translator": translate, "gpt": foretell}
