@@ -16,10 +16,11 @@ from clearhead.errors import MissingInputError, StorageError
 from clearhead.storage import read_json
 
 SHAPE = (
-    "kind", "source_vocab_size", "target_vocab_size", "dim", "ff_dim", "num_heads", "num_kv_heads", "encoder_layers",
-    "decoder_layers", "norm", "residual", "feedforward", "positions", "tie", "max_len", "dtype",
+    "kind", "vocab_size", "source_vocab_size", "target_vocab_size", "dim", "ff_dim", "num_heads", "num_kv_heads",
+    "num_layers", "encoder_layers", "decoder_layers", "norm", "residual", "feedforward", "positions", "tie", "tied",
+    "max_len", "dtype",
 )  # fmt: skip
-DATA = ("kind", "dataset", "source_language", "target_language", "source", "target", "tsv")
+DATA = ("kind", "dataset", "source_language", "target_language", "source", "target", "tsv", "text")
 PROGRESS = ("step", "best_step", "best_loss", "seconds")
 
 

@@ -38,7 +38,10 @@ class Kind(NamedTuple):
     """Flags to suggest to somebody who has named none."""
 
 
-KINDS: dict[str, Kind] = {"translator": Kind(PAIRS, "--source FILE --target FILE, --tsv FILE")}
+KINDS: dict[str, Kind] = {
+    "translator": Kind(PAIRS, "--source FILE --target FILE, --tsv FILE"),
+    "gpt": Kind(("text", "validation_text"), "--text FILE"),
+}
 """By its name in MODELS; the flags are those of `train`."""
 DEFAULT_KIND = "translator"
 
@@ -53,6 +56,8 @@ def train(
     validation_source: Path | None = None,
     validation_target: Path | None = None,
     validation_tsv: Path | None = None,
+    text: Path | None = None,
+    validation_text: Path | None = None,
     out: Path | None = None,
     set: Annotated[list[str] | None, Parameter(name=["--set", "-s"], negative=(), metavar="KEY=VALUE")] = None,
     resume: Switch = False,
@@ -66,6 +71,8 @@ def train(
 
     clearhead train translator --source a.de --target a.en --out runs/de-en
 
+    clearhead train gpt --text a.txt --out runs/a
+
     clearhead train numbers --set train.steps=500
 
     clearhead train runs/de-en --resume
@@ -75,7 +82,7 @@ def train(
     Parameters
     ----------
     what
-        A recipe such as numbers, a config file, a run to go on with, or translator: sizes chosen from your data.
+        A recipe such as numbers, a config file, a run to go on with, or translator or gpt: sizes chosen from your data.
     source
         Text in the source language, one sentence a line; plain or .gz.
     target
@@ -88,6 +95,10 @@ def train(
         Its translation.
     validation_tsv
         Pairs to validate on, as one file.
+    text
+        Any text, to train a gpt on; plain or .gz.
+    validation_text
+        A text to validate on; without it the last tenth is kept for that.
     out
         The run directory; it must be new or empty.
     set
@@ -106,7 +117,8 @@ def train(
     use_threads(threads)
     data = {
         "source": source, "target": target, "tsv": tsv, "validation_source": validation_source,
-        "validation_target": validation_target, "validation_tsv": validation_tsv,
+        "validation_target": validation_target, "validation_tsv": validation_tsv, "text": text,
+        "validation_text": validation_text,
     }  # fmt: skip
     request = Request(what, {name: str(path) for name, path in data.items() if path is not None}, out, set or [])
     if settings:

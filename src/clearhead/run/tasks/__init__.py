@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 from clearhead.run.task import Task
+from clearhead.run.tasks.gpt import GptTask
 from clearhead.run.tasks.translator import TranslatorTask
 
-TASKS: dict[str, Task[Any, Any, Any]] = {"translator": TranslatorTask()}
+TASKS: dict[str, Task[Any, Any, Any]] = {"translator": TranslatorTask(), "gpt": GptTask()}
 """By the kind of model."""
