@@ -14,6 +14,7 @@ from cyclopts import Parameter
 
 from clearhead.cli import show
 from clearhead.cli.flags import Count, Device, Json, Model, Threads, Workers, use_threads
+from clearhead.cli.perplexity import score_text
 from clearhead.cli.reading import read_lines
 from clearhead.errors import MissingInputError, UsageError
 
@@ -29,6 +30,7 @@ def score(
     source: Path | None = None,
     target: Path | None = None,
     tsv: Path | None = None,
+    text: Path | None = None,
     hypotheses: Path | None = None,
     split: str | None = None,
     part: str | None = None,
@@ -46,11 +48,15 @@ def score(
 ) -> int:
     """Score translations: BLEU and chrF with signature and confidence interval, and exact match.
 
+    A language model is scored on a text instead: its perplexity per token, character and byte.
+
     clearhead score --model runs/de-en --source test.de --target test.en
 
     clearhead score --hypotheses output.txt --target test.en
 
     clearhead score --model runs/new --split test --against runs/old
+
+    clearhead score --model runs/shakespeare --text play.txt
 
     Parameters
     ----------
@@ -60,6 +66,8 @@ def score(
         The test set's reference translations.
     tsv
         Instead of two files: one with source and reference in its first two columns.
+    text
+        For a language model: a text to foretell, plain or .gz.
     hypotheses
         Translations made earlier, one a line, to be scored as they are.
     split
@@ -85,6 +93,13 @@ def score(
         raise UsageError("score either a --model or a file of --hypotheses")
     if save is not None and not save.parent.is_dir():
         raise MissingInputError(f"there is no directory {save.parent} to save {save.name} in")
+    if model is not None and (text is not None or _is_language_model(model)):
+        useless = {
+            "--source": source, "--target": target, "--tsv": tsv, "--part": part, "--against": against, "--save": save,
+            "--language": language, "--like": like, "--beam": beam, "--limit": limit, "--min-bleu": min_bleu,
+        }  # fmt: skip
+        use_threads(threads)
+        return score_text(model, text, split, useless, as_json=as_json, device=device)
     texts: list[str] = []
     parts: dict[str, list[int]] = {}
     if model is None:
@@ -123,6 +138,12 @@ def score(
         show.fail(f"BLEU {scores.bleu:.2f} is below {min_bleu:g}")
         return 1
     return 0
+
+
+def _is_language_model(model: Path) -> bool:
+    from clearhead.run.using import kind_of
+
+    return kind_of(model) == "gpt"
 
 
 def _compared(
