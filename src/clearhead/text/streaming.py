@@ -49,7 +49,7 @@ class StopStrings:
     def __init__(self, tokenizer: Tokenizer, stop: Sequence[str]) -> None:
         self._tokenizer = tokenizer
         self._stop = [text.encode() for text in stop]
-        # A token that is text has at least one byte: a stop string that ends in the newest token begins in one of these.
+        # A token that is text has at least one byte: a stop string that ends in the newest begins in one of these.
         self._tokens = max(map(len, self._stop), default=0)
 
     def __call__(self, ids: Sequence[int]) -> bool:
