@@ -16,11 +16,11 @@ from clearhead.errors import MissingInputError, StorageError
 from clearhead.storage import read_json
 
 SHAPE = (
-    "kind", "source_vocab_size", "target_vocab_size", "vocab_size", "dim", "ff_dim", "num_heads", "num_kv_heads",
-    "encoder_layers", "decoder_layers", "num_layers", "norm", "residual", "feedforward", "positions", "tie", "pooling",
-    "labels", "long_texts", "next_sentence", "max_len", "dtype",
+    "kind", "vocab_size", "source_vocab_size", "target_vocab_size", "dim", "ff_dim", "num_heads", "num_kv_heads",
+    "num_layers", "encoder_layers", "decoder_layers", "norm", "residual", "feedforward", "positions", "tie", "tied",
+    "pooling", "labels", "long_texts", "next_sentence", "max_len", "dtype",
 )  # fmt: skip
-DATA = ("kind", "dataset", "source_language", "target_language", "source", "target", "tsv", "train")
+DATA = ("kind", "dataset", "source_language", "target_language", "source", "target", "tsv", "text", "train")
 PROGRESS = ("step", "best_step", "best_loss", "seconds")
 
 

@@ -136,18 +136,20 @@ def _look(
         from clearhead.inspection.names import meant, named_heads
         from clearhead.inspection.pictures import font_advice
         from clearhead.run.translating import LoadedTranslator
-        from clearhead.run.using import load_as
+        from clearhead.run.using import load
 
-        translator = load_as(LoadedTranslator, model, device)
+        loaded = load(model, device)
+        if beam is not None and not isinstance(loaded, LoadedTranslator):
+            raise UsageError("--beam is about translating: leave it out")
         options: dict[str, Any] = {} if beam is None else {"beam_size": beam}
-        whole = translator.inspect(text, target, **options)
+        whole = loaded.inspect(text, target, **options)
         if head is not None:
             meant(named_heads(whole.heads), head)
-        found = translator.inspect(text, target, ablate=ablate, **options) if ablate else whole
+        found = loaded.inspect(text, target, ablate=ablate, **options) if ablate else whole
     _say(whole, found, ablate, is_led=target is not None)
     wanted = [path for path in given.values() if path is not None]
     for path in wanted:
-        found.save(path, heads=head or "cross")
+        found.save(path, heads=head)
         show.note(f"wrote {path}")
     if any(path.suffix.lower() in (".png", ".svg") for path in wanted):
         advice = font_advice([text, found.translation])

@@ -15,6 +15,7 @@ from cyclopts import Parameter
 from clearhead.cli import show
 from clearhead.cli.flags import Count, Device, Json, Model, Threads, Workers, use_threads
 from clearhead.cli.judging import score_classifier
+from clearhead.cli.perplexity import score_text
 from clearhead.cli.reading import read_lines
 from clearhead.errors import MissingInputError, UsageError
 
@@ -33,6 +34,7 @@ def score(
     csv: Path | None = None,
     jsonl: Path | None = None,
     folder: Path | None = None,
+    text: Path | None = None,
     hypotheses: Path | None = None,
     split: str | None = None,
     part: str | None = None,
@@ -56,6 +58,8 @@ def score(
     A classifier is scored on labelled texts: accuracy with its interval, F1, confusion, calibration, and beside it what
     a linear model over words and pairs of words reaches that has seen the same.
 
+    A language model is scored on a text instead: its perplexity per token, character and byte.
+
     clearhead score --model runs/de-en --source test.de --target test.en
 
     clearhead score --hypotheses output.txt --target test.en
@@ -63,6 +67,8 @@ def score(
     clearhead score --model runs/new --split test --against runs/old
 
     clearhead score --model runs/imdb --split test --png confusion.png
+
+    clearhead score --model runs/shakespeare --text play.txt
 
     Parameters
     ----------
@@ -78,6 +84,8 @@ def score(
         For a classifier: labelled texts, one JSON object a line.
     folder
         For a classifier: labelled texts as files, in a folder for each label.
+    text
+        For a language model: a text to foretell, plain or .gz.
     hypotheses
         Translations made earlier, one a line, to be scored as they are.
     split
@@ -109,11 +117,12 @@ def score(
         raise UsageError("score either a --model or a file of --hypotheses")
     if save is not None and not save.parent.is_dir():
         raise MissingInputError(f"there is no directory {save.parent} to save {save.name} in")
+    kind = None if model is None else _kind_of(model)
     labelled = {"csv": csv, "jsonl": jsonl, "folder": folder}
-    if model is not None and _kind_of(model) == "classifier":
+    if model is not None and kind == "classifier":
         useless = {
-            "--source": source, "--target": target, "--part": part, "--language": language, "--like": like,
-            "--beam": beam, "--min-bleu": min_bleu, "--workers": workers,
+            "--text": text, "--source": source, "--target": target, "--part": part, "--language": language,
+            "--like": like, "--beam": beam, "--min-bleu": min_bleu, "--workers": workers,
         }  # fmt: skip
         use_threads(threads)
         files = {kind: path for kind, path in {"tsv": tsv, **labelled}.items() if path is not None}
@@ -124,6 +133,13 @@ def score(
     for flag, value in {**labelled, "png": png, "min-accuracy": min_accuracy}.items():
         if value is not None:
             raise UsageError(f"--{flag} is for classifiers, and this is none: leave it out")
+    if model is not None and (text is not None or kind == "gpt"):
+        useless = {
+            "--source": source, "--target": target, "--tsv": tsv, "--part": part, "--against": against, "--save": save,
+            "--language": language, "--like": like, "--beam": beam, "--limit": limit, "--min-bleu": min_bleu,
+        }  # fmt: skip
+        use_threads(threads)
+        return score_text(model, text, split, useless, as_json=as_json, device=device)
     texts: list[str] = []
     parts: dict[str, list[int]] = {}
     if model is None:

@@ -44,6 +44,7 @@ KINDS: dict[str, Kind] = {
     "classifier": Kind(
         LABELLED, "--tsv FILE (its first line names the columns: text, label), --csv, --jsonl, --folder"
     ),
+    "gpt": Kind(("text", "validation_text"), "--text FILE"),
 }
 """By its name in MODELS; the flags are those of `train`."""
 DEFAULT_KIND = "translator"
@@ -65,6 +66,8 @@ def train(
     validation_jsonl: Path | None = None,
     folder: Path | None = None,
     validation_folder: Path | None = None,
+    text: Path | None = None,
+    validation_text: Path | None = None,
     out: Path | None = None,
     set: Annotated[list[str] | None, Parameter(name=["--set", "-s"], negative=(), metavar="KEY=VALUE")] = None,
     resume: Switch = False,
@@ -80,6 +83,8 @@ def train(
 
     clearhead train classifier --tsv labelled.tsv --out runs/mine
 
+    clearhead train gpt --text a.txt --out runs/a
+
     clearhead train numbers --set train.steps=500
 
     clearhead train runs/de-en --resume
@@ -89,7 +94,7 @@ def train(
     Parameters
     ----------
     what
-        A recipe such as numbers, a config file, a run to go on with, or a kind of model (translator, classifier):
+        A recipe such as numbers, a config file, a run to go on with, or a kind of model (translator, classifier, gpt):
         sizes are then chosen from your data.
     source
         Text in the source language, one sentence a line; plain or .gz.
@@ -116,6 +121,10 @@ def train(
         Labelled texts for a classifier as files, in a folder for each label.
     validation_folder
         Such texts to validate on.
+    text
+        Any text, to train a gpt on; plain or .gz.
+    validation_text
+        A text to validate on; without it the last tenth is kept for that.
     out
         The run directory; it must be new or empty.
     set
@@ -137,6 +146,7 @@ def train(
         "validation_target": validation_target, "validation_tsv": validation_tsv, "csv": csv,
         "validation_csv": validation_csv, "jsonl": jsonl, "validation_jsonl": validation_jsonl, "folder": folder,
         "validation_folder": validation_folder,
+        "text": text, "validation_text": validation_text,
     }  # fmt: skip
     request = Request(what, {name: str(path) for name, path in data.items() if path is not None}, out, set or [])
     if settings:

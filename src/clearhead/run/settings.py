@@ -11,16 +11,20 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from pydantic import model_validator
+
 from clearhead.config import Record, Tree, build, override, read_toml
 from clearhead.data.batches import BatchConfig
 from clearhead.data.documents import DocumentConfig
 from clearhead.data.labelled import LabelledConfig
 from clearhead.data.sources import DataConfig
+from clearhead.data.windows import TextConfig
 from clearhead.errors import ConfigError, MissingInputError, did_you_mean
 from clearhead.generate.settings import GenerationConfig
 from clearhead.models import ModelConfig
 from clearhead.models.bert import BertConfig
 from clearhead.models.classifier import ClassifierConfig
+from clearhead.models.gpt import GptConfig
 from clearhead.models.translator import TranslatorConfig
 from clearhead.text.kinds import TokenizerConfig
 from clearhead.training.settings import TrainConfig
@@ -80,7 +84,31 @@ class BertRun(RunConfig):
     """The shape of the model."""
 
 
-RUNS: dict[str, type[RunConfig]] = {"translator": TranslatorRun, "classifier": ClassifierRun, "bert": BertRun}
+class GptRun(RunConfig):
+    """Everything that makes the run of a language model what it is."""
+
+    out: str = "runs/gpt"
+    """The run directory."""
+    data: TextConfig
+    """Where the text comes from."""
+    model: GptConfig = GptConfig()
+    """The shape of the model."""
+    generation: GenerationConfig = GenerationConfig(strategy="sample", loop_guard=False)
+    """How it is used unless the user says otherwise."""
+
+    @model_validator(mode="after")
+    def _spaces_are_kept(self) -> GptRun:
+        if self.tokenizer.kind == "word":
+            raise ValueError("a language model writes spaces and line ends, which words lack: choose bpe, char or byte")
+        return self
+
+
+RUNS: dict[str, type[RunConfig]] = {
+    "translator": TranslatorRun,
+    "classifier": ClassifierRun,
+    "bert": BertRun,
+    "gpt": GptRun,
+}
 """By the kind of model."""
 DEFAULT_KIND = "translator"
 """What a config that names no kind of model means."""

@@ -10,13 +10,18 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from clearhead.data.corpus import PairBatch
 from clearhead.data.documents import MaskedBatch
 from clearhead.data.labelled import LabelledBatch
+from clearhead.data.windows import WindowBatch
 from clearhead.models.bert import Bert
 from clearhead.models.classifier import Classifier, joined
+from clearhead.models.gpt import Gpt
+from clearhead.models.model import Model
 from clearhead.models.translator import Translator
+from clearhead.nn.embedding import OutputLayer
 from clearhead.nn.masks import real_tokens
 from clearhead.training.losses import Loss, LossSum
 
@@ -27,8 +32,7 @@ Objective = Callable[[Any, Any, Loss], LossSum]
 def translate(model: Translator, batch: PairBatch, loss: Loss) -> LossSum:
     """Teacher forcing: the decoder reads the right target up to each token and is asked for the next one."""
     device = model.output.weight.device
-    # Two passes are one batch with every row twice: dropout tells the copies apart.
-    copies = 2 if loss.agreement and model.training else 1
+    copies = _copies(model, loss)
     source = torch.from_numpy(batch.source).to(device).repeat(copies, 1)
     target = torch.from_numpy(batch.target).to(device).repeat(copies, 1)
     inputs, labels = target[:, :-1], target[:, 1:]
@@ -38,16 +42,39 @@ def translate(model: Translator, batch: PairBatch, loss: Loss) -> LossSum:
     else:
         real = real_tokens(labels, loss.pad_id)
         hidden, labels = model.hidden(source, inputs, source_real, real)[real], labels[real]
+    return _judged(hidden, labels, copies, model.output, loss)
+
+
+def foretell(model: Gpt, batch: WindowBatch, loss: Loss) -> LossSum:
+    """Each token is asked for, from those before it in its window."""
+    device = model.output.weight.device
+    copies = _copies(model, loss)
+    inputs, labels = (torch.from_numpy(ids).to(device).repeat(copies, 1) for ids in (batch.inputs, batch.answers))
+    if batch.is_full:
+        hidden, labels = model.hidden(inputs).flatten(0, 1), labels.flatten()
+    else:
+        real = real_tokens(labels, loss.pad_id)
+        hidden, labels = model.hidden(inputs, real)[real], labels[real]
+    return _judged(hidden, labels, copies, model.output, loss)
+
+
+def _copies(model: Model, loss: Loss) -> int:
+    # Two passes are one batch with every row twice: dropout tells the copies apart.
+    return 2 if loss.agreement and model.training else 1
+
+
+def _judged(hidden: Tensor, labels: Tensor, copies: int, output: OutputLayer, loss: Loss) -> LossSum:
+    """The loss of one pass, or of two that are to agree."""
     if copies == 1:
-        return loss(hidden, labels, model.output)
+        return loss(hidden, labels, output)
     first, second = hidden.chunk(2)
-    return loss.of_two(first, second, labels[: len(first)], model.output)
+    return loss.of_two(first, second, labels[: len(first)], output)
 
 
 def classify(model: Classifier, batch: LabelledBatch, loss: Loss) -> LossSum:
     """Name the label of each text; of a text in pieces, by the mean of their probabilities."""
     device = model.output.weight.device
-    copies = 2 if loss.agreement and model.training else 1
+    copies = _copies(model, loss)
     ids = torch.from_numpy(batch.ids).to(device).repeat(copies, 1)
     labels = torch.from_numpy(batch.labels).to(device)
     logits = model(ids, None if batch.is_full else real_tokens(ids, loss.pad_id))
@@ -90,4 +117,4 @@ def fill(model: Bert, batch: MaskedBatch, loss: Loss) -> LossSum:
     return sums
 
 
-OBJECTIVES: dict[str, Objective] = {"translator": translate, "classifier": classify, "bert": fill}
+OBJECTIVES: dict[str, Objective] = {"translator": translate, "classifier": classify, "bert": fill, "gpt": foretell}

@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 
 class Choice(NamedTuple):
     """One setting that was chosen for the user, and why."""
@@ -100,61 +97,70 @@ def training_memory(parameters: int, num_layers: int, dim: int, ff_dim: int, voc
 
 
 @dataclass(frozen=True)
-class ReaderTier:
-    """What suits up to `texts` texts that are to be labelled, on a laptop."""
+class TextTier:
+    """What suits a language model of texts of up to `characters`, on a laptop."""
 
-    texts: float
+    characters: float
     vocab_size: int
     dim: int
-    ff_dim: int
-    num_heads: int
     num_layers: int
+    max_len: int
     dropout: float
     epochs: float
+    lr: float
 
 
-READER_TIERS = (
-    ReaderTier(2_000, 2_000, 64, 128, 4, 1, 0.3, 30),
-    ReaderTier(20_000, 8_000, 128, 256, 4, 2, 0.3, 12),
-    ReaderTier(200_000, 16_000, 128, 512, 4, 3, 0.2, 6),
-    ReaderTier(float("inf"), 24_000, 256, 1024, 4, 4, 0.1, 3),
+TEXT_TIERS = (
+    TextTier(100_000, 500, 64, 3, 64, 0.2, 20, 3e-3),
+    TextTier(3_000_000, 2_000, 192, 4, 128, 0.1, 6, 2e-3),
+    TextTier(30_000_000, 8_000, 256, 6, 256, 0.1, 2, 1.5e-3),
+    TextTier(300_000_000, 16_000, 512, 8, 256, 0.0, 1, 1e-3),
+    TextTier(float("inf"), 32_000, 768, 12, 512, 0.0, 1, 6e-4),
 )
-CHARACTERS_A_TOKEN = 3.5
-"""About what a token of a European text holds; a Chinese one holds fewer, and then more of a text is read."""
-LENGTHS = (64, 128, 256, 512)
+LETTERS = 256
+"""So many different characters are few enough to be the vocabulary, where the text is short."""
+SHORT_TEXT = 3_000_000
 
 
-def choose_reader_sizes(texts: int, characters: NDArray[np.int32], memory: int) -> list[Choice]:
-    """Settings for a classifier from the number of texts, their lengths in characters, and the free memory in bytes."""
-    tier = next(tier for tier in READER_TIERS if texts <= tier.texts)
-    size = f"{texts:,} texts"
-    long = int(np.percentile(characters, 95, method="higher"))
-    max_len = next((length for length in LENGTHS if length * CHARACTERS_A_TOKEN >= long), LENGTHS[-1])
-    # As many tokens as are read, on average, and two around each text.
-    tokens = texts * (min(max_len, float(np.mean(characters)) / CHARACTERS_A_TOKEN) + 2)
-    budget = next((b for b in BUDGETS if tokens / b >= ENOUGH_BATCHES and _reads(tier, b, memory)), BUDGETS[-1])
-    steps = max(1, round(tokens / budget))
+def choose_text_sizes(characters: int, alphabet: int, memory: int) -> list[Choice]:
+    """Settings for a language model from the characters of its text, how many are different, and the free memory."""
+    tier = next(tier for tier in TEXT_TIERS if characters <= tier.characters)
+    size = f"{characters:,} characters"
+    by_letter = alphabet <= LETTERS and characters <= SHORT_TEXT
+    vocab_size = alphabet if by_letter else tier.vocab_size
+    # A piece of a word is about three characters long.
+    tokens = characters if by_letter else characters // 3
+    fitting = (budget for budget in BUDGETS if _text_fits(tier, vocab_size, budget, tokens, memory))
+    max_tokens = next(fitting, BUDGETS[-1])
+    steps = max(1, round(tokens / max_tokens))
+    tokenizer = [
+        Choice("tokenizer.kind", "char", f"{size}, {alphabet} of them different: few enough to learn letter by letter")
+        if by_letter
+        else Choice("tokenizer.kind", "bpe", "loses nothing, and needs no rules for any language"),
+        *([] if by_letter else [Choice("tokenizer.vocab_size", vocab_size, f"{size}: more would be seen too rarely")]),
+    ]
     return [
-        Choice("tokenizer.kind", "bpe", "loses nothing, and needs no rules for any language"),
-        Choice("tokenizer.vocab_size", tier.vocab_size, f"{size}: more entries would be seen too rarely to be learned"),
-        Choice("model.dim", tier.dim, f"{size}: a wider model would learn them by heart"),
-        Choice("model.ff_dim", tier.ff_dim, "goes with the width"),
-        Choice("model.num_heads", tier.num_heads, f"{tier.dim // tier.num_heads} features a head"),
-        Choice("model.num_layers", tier.num_layers, f"{size}: a deeper model would learn them by heart"),
-        Choice("model.dropout", tier.dropout, "the less data, the more is dropped"),
-        Choice("model.max_len", max_len, f"95 % of the texts have up to {long:,} characters"),
-        Choice("batches.max_tokens", budget, f"about {steps:,} batches a pass; {memory / 2**30:.1f} GiB are free"),
+        *tokenizer,
+        Choice("model.dim", tier.dim, f"{size}: a wider model would take long, or learn them by heart"),
+        Choice("model.ff_dim", 4 * tier.dim, "goes with the width"),
+        Choice("model.num_heads", max(2, tier.dim // 64), f"{tier.dim // max(2, tier.dim // 64)} features a head"),
+        Choice("model.num_layers", tier.num_layers, "goes with the width"),
+        Choice("model.max_len", tier.max_len, "tokens that are seen at once"),
+        Choice("model.dropout", tier.dropout, "the less text, the more is dropped"),
+        Choice("batches.max_tokens", max_tokens, f"about {steps:,} batches a pass; {memory / 2**30:.1f} GiB are free"),
         Choice("train.epochs", tier.epochs, f"about what {size} need before they are learned by heart"),
-        Choice("train.lr", 1e-3, "for a small model"),
-        Choice("train.schedule", "linear", "falls to nothing by the end"),
-        Choice("train.warmup", min(400, steps), "one pass over small data, 400 steps at most"),
-        Choice("train.validate_every", max(10, steps), "about once per pass"),
-        Choice("train.patience", 4, "learning by heart is noticed after as many validations"),
+        Choice("train.optimizer", "adamw", "pulls weights towards zero, as is usual for language models"),
+        Choice("train.weight_decay", 0.1, "as is usual for language models"),
+        Choice("train.lr", tier.lr, "the wider, the smaller"),
+        Choice("train.schedule", "cosine", "falls to nothing at the end of the run"),
+        Choice("train.warmup", max(10, min(200, steps)), "a pass over small data, 200 steps at most"),
+        Choice("train.smoothing", 0.0, "the true odds of what comes next are wanted"),
+        Choice("train.validate_every", max(50, min(1000, steps)), "about once per pass"),
     ]
 
 
-def _reads(tier: ReaderTier, max_tokens: int, memory: int) -> bool:
-    """Whether a training step of this size should fit into half of the free memory."""
-    layers = tier.num_layers * (4 * tier.dim**2 + 2 * tier.dim * tier.ff_dim)
-    parameters = tier.vocab_size * tier.dim + layers
-    return training_memory(parameters, tier.num_layers, tier.dim, tier.ff_dim, 0, max_tokens) < memory / 2
+def _text_fits(tier: TextTier, vocab_size: int, max_tokens: int, tokens: int, memory: int) -> bool:
+    """Whether batches of this size leave a small text enough steps, and fit into half of the free memory."""
+    parameters = vocab_size * tier.dim + 12 * tier.num_layers * tier.dim**2
+    needed = training_memory(parameters, tier.num_layers, tier.dim, 4 * tier.dim, vocab_size, max_tokens)
+    return tokens / max_tokens >= ENOUGH_BATCHES and needed < memory / 2

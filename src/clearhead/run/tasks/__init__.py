@@ -9,7 +9,12 @@ from typing import Any
 
 from clearhead.run.task import Task
 from clearhead.run.tasks.classifier import ClassifierTask
+from clearhead.run.tasks.gpt import GptTask
 from clearhead.run.tasks.translator import TranslatorTask
 
-TASKS: dict[str, Task[Any, Any, Any]] = {"translator": TranslatorTask(), "classifier": ClassifierTask()}
+TASKS: dict[str, Task[Any, Any, Any]] = {
+    "translator": TranslatorTask(),
+    "classifier": ClassifierTask(),
+    "gpt": GptTask(),
+}
 """By the kind of model."""

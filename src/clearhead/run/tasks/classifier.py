@@ -23,7 +23,8 @@ from clearhead.run.starting import shape_at_start
 from clearhead.run.task import About, Prepared, Progress, Task, Ticket, shown
 from clearhead.text.tokenizer import TokenizerPair
 from clearhead.training.events import Noted, Reading, Sample
-from clearhead.training.sizing import Choice, choose_reader_sizes
+from clearhead.training.sizing import Choice
+from clearhead.training.sizing_readers import choose_reader_sizes
 
 SHOWN_CHARACTERS = 200
 """How much of a text a person is shown."""
