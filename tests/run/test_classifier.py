@@ -84,7 +84,9 @@ def test_labels_of_other_texts_keep_their_places(configured: Any, tmp_path: Path
 
 def test_nothing_is_cut_in_silence(configured: Any) -> None:
     notes = [event.message for event in train(configured()) if isinstance(event, Noted)]
-    assert any("35 of 35 training texts have more than 38 tokens: they are read in windows of 38" in note for note in notes)
+    assert any(
+        "35 of 35 training texts have more than 38 tokens: they are read in windows of 38" in note for note in notes
+    )
     ends = [event.message for event in train(configured("ends", long_texts="ends")) if isinstance(event, Noted)]
     assert any("tokens: their first 10 and last 28 are read (model.long_texts)" in note for note in ends)
 

@@ -44,6 +44,7 @@ KINDS: dict[str, Kind] = {
     "classifier": Kind(
         LABELLED, "--tsv FILE (its first line names the columns: text, label), --csv, --jsonl, --folder"
     ),
+    "bert": Kind(("text", "validation_text"), "--text FILE, with a document a line"),
     "gpt": Kind(("text", "validation_text"), "--text FILE"),
 }
 """By its name in MODELS; the flags are those of `train`."""
@@ -94,8 +95,8 @@ def train(
     Parameters
     ----------
     what
-        A recipe such as numbers, a config file, a run to go on with, or a kind of model (translator, classifier, gpt):
-        sizes are then chosen from your data.
+        A recipe such as numbers, a config file, a run to go on with, or a kind of model (translator,
+        classifier, bert, gpt): sizes are then chosen from your data.
     source
         Text in the source language, one sentence a line; plain or .gz.
     target
@@ -122,7 +123,7 @@ def train(
     validation_folder
         Such texts to validate on.
     text
-        Any text, to train a gpt on; plain or .gz.
+        Any text, to train a gpt on, or one with a document a line for a bert; plain or .gz.
     validation_text
         A text to validate on; without it the last tenth is kept for that.
     out
