@@ -73,9 +73,7 @@ def test_it_can_be_looked_into(clearhead: Clearhead, trained: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("setting", ["data.pack=true", "model.next_sentence=false", "data.whole_words=true"])
-def test_it_trains_and_goes_on_in_every_way(
-    clearhead: Clearhead, data: Path, tmp_path: Path, setting: str
-) -> None:
+def test_it_trains_and_goes_on_in_every_way(clearhead: Clearhead, data: Path, tmp_path: Path, setting: str) -> None:
     settings = assignments(*SMALL, setting, "train.steps=2", "tokenizer.kind=bpe", "tokenizer.vocab_size=300")
     said = clearhead("train", "bert", "--text", data / "documents.txt", "--out", tmp_path / "run", *settings)
     assert said.code == 0
@@ -83,9 +81,7 @@ def test_it_trains_and_goes_on_in_every_way(
     assert clearhead("train", tmp_path / "run", "--resume", "--set", "train.steps=4").code == 0
 
 
-def test_a_classifier_starts_from_its_weights(
-    clearhead: Clearhead, data: Path, trained: Path, tmp_path: Path
-) -> None:
+def test_a_classifier_starts_from_its_weights(clearhead: Clearhead, data: Path, trained: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     settings = assignments(f"init={trained}", "train.steps=2", "train.layer_decay=0.8", "data.hold_out=10")
     said = clearhead("train", "classifier", "--tsv", data / "labelled.tsv", "--out", out, *settings)

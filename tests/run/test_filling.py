@@ -82,6 +82,6 @@ def test_candidates_are_words_by_their_probability(loaded: LoadedBert) -> None:
 def test_mistakes_are_told(loaded: LoadedBert) -> None:
     with pytest.raises(DataError, match="text 2 has no gap to fill"):
         list(loaded.stream(["The [MASK]", "The film"]))
-    with pytest.raises(DataError, match="text 1 has .* tokens, and this model reads at most 14: shorten it"):
+    with pytest.raises(DataError, match=r"text 1 has .* tokens, and this model reads at most 14: shorten it"):
         loaded.fill("The film " * 9 + "[MASK]")
     assert loaded.fill("  ").text == ""

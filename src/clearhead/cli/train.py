@@ -95,15 +95,13 @@ def train(
     Parameters
     ----------
     what
-        A recipe such as numbers, a config file, a run to go on with, or a kind of model (translator,
-        classifier, bert, gpt): sizes are then chosen from your data.
+        A recipe such as numbers, a config file, a run to go on with, or a kind: translator, classifier, bert, gpt.
     source
         Text in the source language, one sentence a line; plain or .gz.
     target
         Its translation, line by line.
     tsv
-        Instead of two files: one with source and target in its first two tab-separated columns; for a classifier, one
-        with columns named text and label in its first line (--set data.text and data.label name others).
+        Instead of two files: source and target between tabs; for a classifier text and label, named in the first line.
     validation_source
         Source text to validate on; without it some pairs are held out.
     validation_target
