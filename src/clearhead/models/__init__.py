@@ -6,10 +6,12 @@ has the rest of the way.
 
 from __future__ import annotations
 
+from clearhead.models.bert import Bert
+from clearhead.models.classifier import Classifier
 from clearhead.models.gpt import Gpt
 from clearhead.models.model import Model, ModelConfig
 from clearhead.models.translator import Translator
 
 __all__ = ["MODELS", "Model", "ModelConfig"]
 
-MODELS: dict[str, type[Model]] = {"translator": Translator, "gpt": Gpt}
+MODELS: dict[str, type[Model]] = {"translator": Translator, "classifier": Classifier, "bert": Bert, "gpt": Gpt}

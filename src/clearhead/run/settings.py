@@ -15,11 +15,15 @@ from pydantic import model_validator
 
 from clearhead.config import Record, Tree, build, override, read_toml
 from clearhead.data.batches import BatchConfig
+from clearhead.data.documents import DocumentConfig
+from clearhead.data.labelled import LabelledConfig
 from clearhead.data.sources import DataConfig
 from clearhead.data.windows import TextConfig
 from clearhead.errors import ConfigError, MissingInputError, did_you_mean
 from clearhead.generate.settings import GenerationConfig
 from clearhead.models import ModelConfig
+from clearhead.models.bert import BertConfig
+from clearhead.models.classifier import ClassifierConfig
 from clearhead.models.gpt import GptConfig
 from clearhead.models.translator import TranslatorConfig
 from clearhead.text.kinds import TokenizerConfig
@@ -58,6 +62,28 @@ class TranslatorRun(RunConfig):
     """The shape of the model."""
 
 
+class ClassifierRun(RunConfig):
+    """Everything that makes the run of a classifier what it is."""
+
+    out: str = "runs/classifier"
+    """The run directory."""
+    data: LabelledConfig
+    """Where the labelled texts come from."""
+    model: ClassifierConfig = ClassifierConfig()
+    """The shape of the model."""
+
+
+class BertRun(RunConfig):
+    """Everything that makes the run of a BERT what it is."""
+
+    out: str = "runs/bert"
+    """The run directory."""
+    data: DocumentConfig
+    """Where the documents come from."""
+    model: BertConfig = BertConfig()
+    """The shape of the model."""
+
+
 class GptRun(RunConfig):
     """Everything that makes the run of a language model what it is."""
 
@@ -77,7 +103,12 @@ class GptRun(RunConfig):
         return self
 
 
-RUNS: dict[str, type[RunConfig]] = {"translator": TranslatorRun, "gpt": GptRun}
+RUNS: dict[str, type[RunConfig]] = {
+    "translator": TranslatorRun,
+    "classifier": ClassifierRun,
+    "bert": BertRun,
+    "gpt": GptRun,
+}
 """By the kind of model."""
 DEFAULT_KIND = "translator"
 """What a config that names no kind of model means."""
