@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from clearhead.data.cutting import LongTexts, long_texts
 from clearhead.data.examples import Integers
 from clearhead.data.labelled import framed
+from clearhead.data.lines import without_controls
 from clearhead.errors import DataError
 from clearhead.models.classifier import Classifier, joined
 from clearhead.nn.masks import real_tokens
@@ -108,8 +109,8 @@ class LoadedClassifier:
             yield Classified(self.labels[int(probs.argmax())], float(probs.max()), shares, len(tokens), read)
 
     def _encode(self, texts: Sequence[str], numbers: Sequence[int]) -> list[Integers]:
-        # As in training, where a text is one line.
-        flat = [" ".join(text.split("\n")).strip() for text in texts]
+        # As in training, where a text is one line without control characters.
+        flat = [without_controls(" ".join(text.split("\n"))).strip() for text in texts]
         for number, text in zip(numbers, flat, strict=True):
             try:
                 check_encodable([text])
