@@ -97,9 +97,11 @@ def made_up_view(
                 block[layer, head] = array
                 clear = habit != "everywhere" or head % 2 == 0
                 label = {"code": habit, "share": round(float(array.max(-1).mean()), 3)} if clear else None
-                facts.append(
-                    {"kind": kind, "layer": layer, "head": head, "measures": _measures(habit, array), "label": label}
-                )
+                place = f"decoder.{layer}.cross" if kind == "cross" else f"{kind}.{layer}.self"
+                facts.append({
+                    "name": f"{place}.{head}", "kind": kind, "layer": layer, "head": head,
+                    "measures": _measures(habit, array), "label": label,
+                })  # fmt: skip
         attention.append({
             "kind": kind, "queries": queries, "keys": keys, "layers": layers, "heads": heads,
             "causal": kind == "decoder", "encoding": encoding, "data": encoded(block, encoding),

@@ -183,6 +183,8 @@ def test_every_kind_shows_its_own_weights_and_tokens(open_page: Open, kind: str,
     token(page, "queries", 3).hover()
     check_reading(page, labels(view, keys), weights_of(view, kind)[1, 2, 3])
     assert f"{kind.title()} · Layer 1, head 2" in page.locator(".reading h2").text_content()
+    name = "decoder.1.cross.2" if kind == "cross" else f"{kind}.1.self.2"
+    assert page.locator(".reading .head-name").text_content() == name, "what --ablate takes"
 
 
 def test_heads_are_chosen_one_by_layer_by_column_several_or_all_and_mixed(open_page: Open) -> None:
@@ -355,7 +357,7 @@ def test_the_generation_shows_doubt_candidates_beams_and_results(open_page: Open
     for key in ("ArrowDown", "ArrowRight", "ArrowDown"):
         page.keyboard.press(key)
     said = page.locator("[aria-live=polite]").text_content()
-    assert re.match(r"Step 2: “\w+”, .*%, score -[\d.]+, (kept|dropped|finished)$", said)
+    assert re.match(r"Step 2: “\w+”, .*%, score −[\d.]+, (kept|dropped|finished)$", said)
     colours = page.locator(".written-text").evaluate_all(
         "all => all.map((one) => getComputedStyle(one).backgroundColor)"
     )

@@ -12,15 +12,16 @@ import torch
 
 from clearhead.checkpoint import write_tensors
 from clearhead.config import read_toml
-from clearhead.errors import DataError, UsageError
+from clearhead.errors import DataError, UnavailableError, UsageError
 from clearhead.generate.settings import GenerationConfig
 from clearhead.inspection.ablation import ablated
 from clearhead.inspection.generation import Diary, endings, forced_steps, tree
-from clearhead.inspection.names import Head, meant, named_heads
+from clearhead.inspection.names import Head, heard, meant, named_heads
 from clearhead.inspection.page import write_page
 from clearhead.inspection.pictures import draw_heads
 from clearhead.inspection.record import SIDES, Forced, Tape, teacher_forced
 from clearhead.inspection.view import Facts, Generation, View, build_view, stacked
+from clearhead.inspection.widget import framed_page, inspection_widget
 from clearhead.run.using import LoadedTranslator
 from clearhead.storage import storage_error, write_text
 from clearhead.text.specials import EOS_ID
@@ -29,9 +30,12 @@ BERTVIZ = {"encoder": "encoder_attention", "decoder": "decoder_attention", "cros
 """What bertviz calls each kind of attention in its functions."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inspection:
-    """What a translator's heads looked at while it translated one text, or was led to a target."""
+    """What a translator's heads looked at while it translated one text, or was led to a target.
+
+    As the last line of a notebook cell it is the page, live in the cell and saved with the notebook.
+    """
 
     view: View
     """Everything, as one JSON object; see docs/view-format.md."""
@@ -53,16 +57,21 @@ class Inspection:
             raise storage_error(path, error) from error
         return path
 
+    def __repr__(self) -> str:
+        return f"Inspection({self.view['texts']['source']!r} → {self.translation!r})"
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
+        """What a notebook shows: a widget, or where anywidget is missing the page in a frame."""
+        try:
+            shown = inspection_widget(self.view)._repr_mimebundle_(**options)
+        except UnavailableError:
+            shown = None
+        return shown or {"text/plain": repr(self), "text/html": framed_page(self.view)}
+
     @property
     def heads(self) -> list[Head]:
         """The heads that were heard."""
-        stack = {"cross": "decoder"}
-        return [
-            Head(look.kind, look.layer, number, stack.get(look.kind, look.kind))
-            for kind in self.tape.kinds
-            for look in self.tape.of(kind)
-            for number in look.heads
-        ]
+        return heard(look for kind in self.tape.kinds for look in self.tape.of(kind))
 
 
 def inspect(

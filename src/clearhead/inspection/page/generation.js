@@ -121,7 +121,7 @@ export class GenerationView {
         "li",
         {},
         make("bdi", {}, text),
-        make("span", { class: "muted" }, [page.say("hypothesis.score", { score: score.toFixed(2) }), finished ? "" : page.say("hypothesis.open")].filter(Boolean).join(" · ")),
+        make("span", { class: "muted" }, [page.say("hypothesis.score", { score: page.signed(score) }), finished ? "" : page.say("hypothesis.open")].filter(Boolean).join(" · ")),
       ),
     );
     return section(page.say("hypotheses"), make("ol", { class: "hypotheses" }, ...rows));

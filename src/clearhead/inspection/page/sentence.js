@@ -102,7 +102,7 @@ export class SentenceView {
     const now = `${this.page.block.kind} ${this.page.state.words} ${width}`;
     if (this.placed === now) return;
     this.placed = now;
-    const wide = (side) => textWidth(this.captionOf(side).join(" "), 12, 600);
+    const wide = (side) => textWidth(this.page.caption(side).join(" "), 12, 600);
     this.layout = layOut(this.matrix, width, { keys: wide("keys"), queries: wide("queries") });
     this.board.style.height = `${this.layout.height}px`;
     this.board.classList.toggle("across", this.layout.across);
@@ -121,15 +121,10 @@ export class SentenceView {
     return letter && Number(place) < this.matrix[side].length ? { side, place: Number(place) } : null;
   }
 
-  /** Whose tokens they are, and what they do. */
-  captionOf(side) {
-    return [this.page.say(this.page.block.names[side]), this.page.say(side === "keys" ? "seen" : "looks")];
-  }
-
   placeSide(side) {
     const { page, layout } = this;
     const tokens = this.matrix[side];
-    const [name, does] = this.captionOf(side);
+    const [name, does] = this.page.caption(side);
     const [x, y, align] = layout.captions[side];
     Object.assign(this.captions[side].style, { top: `${y - 10}px`, left: `${x}px` });
     this.captions[side].className = `caption ${align}`;
@@ -260,7 +255,7 @@ export class SentenceView {
 
   drawLine(pen, q, k, weight, fade) {
     pen.line(curve(this.layout, this.layout.keys[k], this.layout.queries[q]), {
-      stroke: this.page.colours.accent, thickness: 0.75 + 3.75 * weight, opacity: fade * (0.05 + 0.8 * weight ** 0.9),
+      stroke: this.page.colours.accent, thickness: 0.75 + 3.75 * weight, opacity: fade * Math.min(0.85, 0.01 + 0.95 * weight),
     }); // prettier-ignore
   }
 
@@ -274,7 +269,7 @@ export class SentenceView {
         this.drawLines(pen);
         for (const side of ["keys", "queries"]) {
           const [x, y, align] = layout.captions[side];
-          pen.text(this.captionOf(side).join(" "), x, y, { size: 12, fill: page.colours.muted, align });
+          pen.text(this.page.caption(side).join(" "), x, y, { size: 12, fill: page.colours.muted, align });
           this.drawTokens(pen, side);
         }
       },
