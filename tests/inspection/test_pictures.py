@@ -29,22 +29,30 @@ def test_a_picture_file_is_written_with_a_panel_for_each_head(tmp_path: Path, co
     titles = [f"head {number}" for number in range(count)]
     draw_heads(path, heads(count, 4, 3), ["a", "b", "c", "</s>"], ["x", "y", "</s>"], titles, "a → x")
     height, width, depth = matplotlib.image.imread(path).shape
-    rows, columns = -(-count // 4), min(count, 4)
-    assert depth == 4 and height == pytest.approx(130 * (rows * 2.74 + 0.4), abs=2)
-    assert width == pytest.approx(130 * (columns * 2.36 + 0.6), abs=2)
+    rows, columns = {1: (1, 1), 3: (2, 2), 4: (2, 2), 5: (2, 3), 8: (3, 3)}[count]
+    one = (2.36, 2.74) if count == 1 else (2.03, 2.42)
+    assert depth == 4 and height == pytest.approx(130 * (rows * one[1] + 0.4), abs=2)
+    assert width == pytest.approx(130 * (columns * one[0] + 0.6), abs=2)
 
 
-def test_the_heaviest_cell_is_the_brightest(tmp_path: Path) -> None:
+def test_layers_may_have_a_row_each(tmp_path: Path) -> None:
+    titles = [f"head {number}" for number in range(6)]
+    draw_heads(tmp_path / "heads.png", heads(6, 4, 3), [*"abcd"], [*"xyz"], titles, "two\nlines", columns=6)
+    height, width, _ = matplotlib.image.imread(tmp_path / "heads.png").shape
+    assert height == pytest.approx(130 * (2.42 + 0.6), abs=2) and width == pytest.approx(130 * (6 * 2.03 + 0.6), abs=2)
+
+
+def test_the_heaviest_cell_is_the_darkest(tmp_path: Path) -> None:
     path = tmp_path / "heads.png"
     weights = torch.zeros(1, 2, 2)
     weights[0, 0, 1] = weights[0, 1, 1] = 1
     draw_heads(path, weights, ["a", "b"], ["x", "y"], [""])
     picture = np.asarray(matplotlib.image.imread(path))
-    yellow, violet = (np.array(matplotlib.colormaps[pictures.PALETTE](value)[:3]) for value in (1.0, 0.0))
-    bright = np.argwhere(np.abs(picture[..., :3] - yellow).max(-1) < 0.01)
-    dark = np.argwhere(np.abs(picture[..., :3] - violet).max(-1) < 0.01)
-    assert len(bright) > 1000 and len(dark) > 1000
-    assert np.median(bright[:, 1]) > np.median(dark[:, 1])
+    most, none = (np.array(pictures.palette()(value)[:3]) for value in (1.0, 0.0))
+    dark = np.argwhere(np.abs(picture[..., :3] - most).max(-1) < 0.01)
+    light = np.argwhere(np.abs(picture[..., :3] - none).max(-1) < 0.01)
+    assert most.sum() < none.sum() and len(light) > 1000 and len(dark) > 1000
+    assert np.median(dark[:, 1]) > np.median(light[:, 1])
 
 
 def test_long_sentences_are_drawn_finer_not_endlessly_large(tmp_path: Path) -> None:

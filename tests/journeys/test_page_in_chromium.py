@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from tests.inspection.made_up_views import big_view, language_model_view, nasty_view, small_view
 
+from clearhead.inspection.pictures import RAMP
 from clearhead.inspection.page import module_source, page_html, style_source, write_page
 from clearhead.inspection.widget import framed_page
 
@@ -550,6 +551,16 @@ def test_a_mounted_view_is_updated_and_taken_away(open_page: Open) -> None:
     assert page.locator(".token").count() == 24 and page.url == "about:blank"
     page.evaluate("handle.destroy()")
     assert page.locator("#here").inner_html() == "" and page.locator("#after").is_visible()
+
+
+def test_pictures_have_the_colours_of_the_page(open_page: Open) -> None:
+    page = open_page(small_view())
+    page.goto("about:blank")
+    page.add_script_tag(type="module", content=module_source() + "globalThis.ramp = coloursOf('light').ramp;")
+    page.wait_for_function("() => Boolean(globalThis.ramp)")
+    steps = [round(place * 255 / (len(RAMP) - 1)) for place in range(len(RAMP))]
+    found = page.evaluate("steps => steps.map((step) => [...ramp.subarray(3 * step, 3 * step + 3)])", steps)
+    assert found == [[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in RAMP]
 
 
 def test_a_page_with_broken_data_says_so(browser: Any, tmp_path: Path) -> None:

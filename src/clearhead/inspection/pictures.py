@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,12 +19,17 @@ from clearhead.storage import storage_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.image import AxesImage
 
 CJK_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "WenQuanYi Zen Hei", "PingFang SC",
              "Microsoft YaHei", "SimHei", "Arial Unicode MS")  # fmt: skip
-PALETTE = "viridis"
-MOST_COLUMNS = 4
+RAMP = ("#f2f6f9", "#bedeea", "#83c8d0", "#4fadc6", "#148ebe", "#006eb3", "#1b49a3", "#252a80", "#210a5b")
+"""The colours of the page in equal steps, from nothing to everything: lightness falls in a straight line ..."""
+LIFT = 0.7
+"""... and small weights are lifted a little, as they are there."""
+CELL, SMALL_CELL = (0.42, 0.36), (0.31, 0.28)
+"""Inches across and down: of a head by itself, and of one among several."""
 DOTS_PER_INCH = 130
 MOST_DOTS = 10_000
 """The longest side of a picture; long sentences are drawn finer, not larger, so that memory is bounded."""
@@ -36,15 +42,18 @@ def draw_heads(
     keys: Sequence[str],
     titles: Sequence[str],
     headline: str = "",
+    columns: int | None = None,
 ) -> None:
-    """Draw one heat map per head, side by side: a row for each token that looks, a column for each that is seen."""
+    """Draw one heat map per head, `columns` side by side: a row for each token that looks, a column for each seen."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    columns = min(len(weights), MOST_COLUMNS)
+    columns = min(len(weights), columns or math.ceil(math.sqrt(len(weights))))
     rows = -(-len(weights) // columns)
-    width, height = 1.1 + 0.42 * len(keys), 1.3 + 0.36 * len(queries)
-    size = max(width * columns + 0.6, 0.11 * len(headline)), height * rows + 0.4
+    across, down = CELL if len(weights) == 1 else SMALL_CELL
+    width, height = 1.1 + across * len(keys), 1.3 + down * len(queries)
+    lines = headline.split("\n")
+    size = max(width * columns + 0.6, 0.11 * max(map(len, lines))), height * rows + 0.2 + 0.2 * len(lines)
     # Tokens are text: `$a_1$` is no formula, whatever the user's own matplotlib settings are.
     with rc_context({"font.family": font_families(), "text.parse_math": False, "text.usetex": False}), _boxes_allowed():
         figure = Figure(figsize=size, dpi=min(DOTS_PER_INCH, MOST_DOTS / max(size)), layout="constrained")
@@ -53,7 +62,7 @@ def draw_heads(
             panel.axis("off")
         used = panels.flat[: len(weights)]
         for panel, head, title in zip(used, weights.detach().float().cpu().numpy(), titles, strict=True):
-            image = _heat_map(panel, head, queries, keys, title)
+            image = _heat_map(panel, head, queries, keys, title, 9 if len(weights) == 1 else 8)
         figure.colorbar(image, ax=panels, shrink=0.6, aspect=30, pad=0.01, ticks=[0, 0.5, 1], label="weight")
         if headline:
             figure.suptitle(headline)
@@ -98,15 +107,27 @@ def draw_changes(path: Path, changes: Mapping[str, float], meaning: str) -> None
             raise storage_error(path, error) from error
 
 
-def _heat_map(panel: Axes, head: np.ndarray, queries: Sequence[str], keys: Sequence[str], title: str) -> AxesImage:
-    image = panel.imshow(head, cmap=PALETTE, vmin=0.0, vmax=1.0, aspect="auto")
+def _heat_map(
+    panel: Axes, head: np.ndarray, queries: Sequence[str], keys: Sequence[str], title: str, letters: int
+) -> AxesImage:
+    from matplotlib.colors import PowerNorm
+
+    image = panel.imshow(head, cmap=palette(), norm=PowerNorm(LIFT, 0.0, 1.0), aspect="auto")
     panel.set_title(title, fontsize=10)
     panel.set_xticks(range(len(keys)), keys, rotation=60, ha="right", rotation_mode="anchor")
     panel.set_yticks(range(len(queries)), queries)
-    panel.tick_params(length=0, labelsize=9)
+    panel.tick_params(length=0, labelsize=letters)
     for spine in panel.spines.values():
         spine.set_visible(False)
     return image
+
+
+@functools.cache
+def palette() -> LinearSegmentedColormap:
+    """The colours of weights."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    return LinearSegmentedColormap.from_list("clearhead", RAMP)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ from clearhead.text.specials import EOS_ID
 
 BERTVIZ = {"encoder": "encoder_attention", "decoder": "decoder_attention", "cross": "cross_attention"}
 """What bertviz calls each kind of attention in its functions."""
+ONE_LINE = 60
+"""Letters of both texts up to which a picture has them in one line."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -159,13 +162,17 @@ def _picture(found: Inspection, path: Path, heads: str) -> None:
     shown = [head for head in chosen if head.kind == kind]
     queries, keys = ([token.text for token in found.tape.tokens[side]] for side in SIDES[kind])
     layers = {look.layer: place for place, look in enumerate(found.tape.of(kind))}
+    # A row for each layer, where there are several.
+    by_layer = Counter(head.layer for head in shown)
+    texts = found.view["texts"]["source"], found.translation
     draw_heads(
         path,
         torch.stack([weights[layers[head.layer], head.number] for head in shown]),
         queries,
         keys,
         [head.name for head in shown],
-        f"{found.view['texts']['source']} → {found.translation}",
+        (" → " if sum(map(len, texts)) <= ONE_LINE else "\n→ ").join(texts),
+        max(by_layer.values()) if len(by_layer) > 1 else None,
     )
 
 

@@ -5,6 +5,7 @@ import { fitted, heatPicture } from "./pens.js";
 import { roundTop } from "./weights.js";
 
 const THUMBNAIL = 112;
+const PRINTED = 172;
 const SHARES = new Set(["self", "previous", "next", "near", "first", "last", "punctuation", "diagonal", "peak"]);
 
 /** What a measure says of a head: shares in percent, the rest as a number. */
@@ -132,7 +133,7 @@ export class GalleryView {
   picture() {
     const { page } = this;
     const columns = Math.min(this.heads.length, page.state.sort === "position" ? Math.max(page.block.heads, 1) : 8, 12);
-    const [wide, high] = [THUMBNAIL + 16, THUMBNAIL + 52];
+    const [wide, high] = [PRINTED + 16, PRINTED + 52];
     const rows = Math.ceil(this.heads.length / columns);
     return {
       width: columns * wide,
@@ -140,11 +141,11 @@ export class GalleryView {
       draw: (pen) => this.heads.forEach((head, place) => {
         const x = (place % columns) * wide + 8;
         const y = Math.floor(place / columns) * high;
-        pen.image(this.thumbnail(head.layer, head.head), x, y, THUMBNAIL, THUMBNAIL);
-        pen.text(this.nameOf(head), x, y + THUMBNAIL + 14, { size: 12, weight: 600, fill: page.colours.ink });
+        pen.image(this.thumbnail(head.layer, head.head), x, y, PRINTED, PRINTED);
+        pen.text(this.nameOf(head), x, y + PRINTED + 14, { size: 12, weight: 600, fill: page.colours.ink });
         const { sort } = page.state;
         const words = sort === "position" ? page.habit(head.label) : measureText(page, sort, head.measures?.[sort]);
-        pen.text(fitted(words || "", THUMBNAIL + 12, 11), x, y + THUMBNAIL + 31, { size: 11, fill: page.colours.muted });
+        pen.text(fitted(words || "", PRINTED + 12, 11), x, y + PRINTED + 31, { size: 11, fill: page.colours.muted });
       }),
     }; // prettier-ignore
   }

@@ -66,7 +66,7 @@ export class GenerationView {
       const button = make(
         "button",
         {
-          type: "button", class: `written${token.special ? " special" : ""}`, "data-key": `step-${place}`,
+          type: "button", class: ["written", token.special && "special", token.goesOn && "goes-on"].filter(Boolean).join(" "), "data-key": `step-${place}`,
           "aria-label": page.say("step.said", { step: place + 1, token: token.text, value }),
           onclick: () => page.set({ step: place }),
         },

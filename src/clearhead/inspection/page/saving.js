@@ -4,7 +4,7 @@ import { onCanvas } from "./parts.js";
 import { fitted, SvgPen } from "./pens.js";
 
 const MARGIN = 28;
-const HEADING = 52;
+const HEADING = 72;
 const FOOTING = 26;
 
 /** A view's drawing on paper, with what it shows above and where it comes from below. */
@@ -16,7 +16,10 @@ function framed(page, picture) {
     pen.rect(0, 0, width, height, { fill: colours.paper });
     const title = `${page.say(`view.${page.state.view}`)} · ${page.title()}`;
     pen.text(fitted(title, width - 2 * MARGIN, 16, 600), MARGIN, MARGIN + 8, { size: 16, weight: 600, fill: colours.ink });
-    pen.text(fitted(page.pair(), width - 2 * MARGIN, 12), MARGIN, MARGIN + 30, { size: 12, fill: colours.muted });
+    [colours.ink, colours.accent].forEach((fill, line) => {
+      const text = page.data.texts[line ? "target" : "source"];
+      if (text) pen.text(fitted(text, width - 2 * MARGIN, 13), MARGIN, MARGIN + 30 + 19 * line, { size: 13, fill });
+    });
     pen.text(`${page.data.model.name} · Clearhead`, MARGIN, height - MARGIN + 4, { size: 11, fill: colours.muted });
     picture.draw(moved(pen, MARGIN, MARGIN + HEADING));
   };

@@ -282,8 +282,8 @@ export class SentenceView {
     this.matrix[side].forEach((token, place) => {
       const { x, y, width, height } = layout[side][place];
       const looking = focus && focus.side === side && focus.place === place;
-      const fill = values ? shade(page.colours.ramp, values[place]) : looking ? page.colours["accent-soft"] : page.colours.panel;
-      pen.rect(x, y, width, height, { fill, radius: 7, stroke: looking ? page.colours.accent : undefined });
+      const fill = values ? shade(page.colours.ramp, values[place]) : looking ? page.colours["accent-soft"] : null;
+      if (fill) pen.rect(x, y, width, height, { fill, radius: 7, stroke: looking ? page.colours.accent : undefined });
       const ink = values ? inkOn(page.colours.ramp, values[place]) : token.special ? page.colours.muted : page.colours.ink;
       const align = layout.across ? "center" : side === "keys" ? "right" : "left";
       const at = { center: x + width / 2, right: x + width - 10, left: x + 10 }[align];

@@ -149,11 +149,6 @@ class Page {
     return [this.say(this.block.names[side]), this.say(side === "keys" ? "seen" : "looks")];
   }
 
-  pair() {
-    const { source, target } = this.data.texts;
-    return target ? `${source} → ${target}` : source;
-  }
-
   // What the parts tell.
 
   announce(text) {
