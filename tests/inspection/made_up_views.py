@@ -169,8 +169,8 @@ def small_view() -> dict[str, Any]:
 
 def big_view(length: int = 200, layers: int = 6, heads: int = 8) -> dict[str, Any]:
     """As long as a page must still bear."""
-    source = [(SOURCE * 20)[place] for place in range(length - 1)]
-    target = [(TARGET * 20)[place] for place in range(length - 1)]
+    source = [SOURCE[place % len(SOURCE)] for place in range(length - 1)]
+    target = [TARGET[place % len(TARGET)] for place in range(length - 1)]
     return made_up_view(
         source, target, layers, heads, encoding="u8", aligned=[min(place, length - 1) for place in range(length)]
     )

@@ -1,7 +1,7 @@
 // What is on show, as a file: SVG, PNG, or the data as JSON.
 
 import { onCanvas } from "./parts.js";
-import { fitted, SvgPen } from "./pens.js";
+import { fitted, moved, SvgPen } from "./pens.js";
 
 const MARGIN = 28;
 const HEADING = 72;
@@ -24,18 +24,6 @@ function framed(page, picture) {
     picture.draw(moved(pen, MARGIN, MARGIN + HEADING));
   };
   return { width, height, draw };
-}
-
-/** The same pen, with its paper moved. */
-function moved(pen, right, down) {
-  const at = ([x, y]) => [x + right, y + down];
-  return {
-    rect: (x, y, ...rest) => pen.rect(x + right, y + down, ...rest),
-    line: (points, style) => pen.line(points.map(at), style),
-    text: (text, x, y, style) => pen.text(text, x + right, y + down, style),
-    image: (canvas, x, y, ...rest) => pen.image(canvas, x + right, y + down, ...rest),
-    within: (x, y, width, height, draw) => pen.within(x + right, y + down, width, height, draw),
-  };
 }
 
 function download(blob, name) {
