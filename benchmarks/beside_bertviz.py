@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import bertviz
 import torch
@@ -153,7 +154,8 @@ def the_same_sentence(browser: Browser, folder: Path, model: str, text: str) -> 
             there = page.locator(shown).count()
         took = browser.times(path.as_uri(), shown, None)
         opened = "too long" if took is None else f"{took[0]:.0f} ms"
-        alone = f"yes, {there} elements" if there else f"nothing is drawn (asked for {len(asked)} scripts)"
+        hosts = ", ".join(sorted({urlsplit(address).netloc for address in asked}))
+        alone = "the same" if there and not asked else f"nothing is drawn: its scripts are at {hosts}"
         rows.append((name, f"{path.stat().st_size / 1000:.0f} kB", opened, alone))
     return rows
 

@@ -27,8 +27,8 @@ STATES = {
     "inspect-phone.png": (PHONE, "#view=map&words=1&theme=dark&language=zh"),
 }
 """What each picture shows: the size of the window, and the state of the page."""
-COLOURS = 128
-"""Enough for these pictures, and a third of the size."""
+COLOURS = 256
+"""As many as a palette holds: enough for these pictures, and a third of the size."""
 
 
 def picture(browser: Browser, page: Path, size: tuple[int, int], state: str) -> Image.Image:

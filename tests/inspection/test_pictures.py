@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clearhead.errors import StorageError
 from clearhead.inspection import pictures
-from clearhead.inspection.pictures import draw_heads, font_advice, font_families
+from clearhead.inspection.pictures import Changes, draw_changes, draw_heads, font_advice, font_families
 
 STRANGE = ["$a_1$", "$", "_", "<script>alert(1)</script>", "\\frac{1}{2}", "</s>", "▁ein", "&amp;", "^", "\\$"]
 
@@ -53,6 +53,28 @@ def test_the_heaviest_cell_is_the_darkest(tmp_path: Path) -> None:
     light = np.argwhere(np.abs(picture[..., :3] - none).max(-1) < 0.01)
     assert most.sum() < none.sum() and len(light) > 1000 and len(dark) > 1000
     assert np.median(dark[:, 1]) > np.median(light[:, 1])
+
+
+def test_a_head_of_use_is_blue_in_loss_and_in_bleu(tmp_path: Path) -> None:
+    path = tmp_path / "worth.png"
+    names = ["encoder.0.self.0", "encoder.0.self.1"]
+    losses, scores = (dict(zip(names, pair, strict=True)) for pair in ((1.0, -1.0), (-2.0, 2.0)))
+    draw_changes(path, [Changes("loss", losses, 1), Changes("BLEU", scores, -1, 2)])
+    picture = np.asarray(matplotlib.image.imread(path))[..., :3]
+    colours = (np.array(matplotlib.colormaps["RdBu"](value)[:3]) for value in (1.0, 0.0))
+    useful, harmful = (np.argwhere(np.abs(picture - colour).max(-1) < 0.01) for colour in colours)
+    middle = len(picture) / 2
+    for rows in (useful[:, 0] < middle, harmful[:, 0] < middle):
+        assert rows.sum() > 500 and (~rows).sum() > 500, "once for the loss and once for BLEU"
+    assert np.median(useful[:, 1]) < np.median(harmful[:, 1])
+
+
+def test_heads_that_were_pruned_leave_a_gap(tmp_path: Path) -> None:
+    changes = {"decoder.0.cross.1": 0.1, "decoder.2.cross.3": -0.2, "encoder.1.self.0": 0.0}
+    draw_changes(tmp_path / "worth.png", [Changes("loss", changes, 1)])
+    assert (tmp_path / "worth.png").stat().st_size > 1000
+    with pytest.raises(StorageError, match="cannot write"):
+        draw_changes(tmp_path / "nowhere" / "worth.png", [Changes("loss", changes, 1)])
 
 
 def test_long_sentences_are_drawn_finer_not_endlessly_large(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -72,39 +72,67 @@ def draw_heads(
             raise storage_error(path, error) from error
 
 
-def draw_changes(path: Path, changes: Mapping[str, float], meaning: str) -> None:
-    """Draw a number for each head, named like decoder.2.cross.5: a panel for each kind, its layers by its heads."""
+class Changes(NamedTuple):
+    """What changes without each head, named like decoder.2.cross.5."""
+
+    meaning: str
+    of: Mapping[str, float]
+    useful: Literal[-1, 1]
+    """The sign of the change without a head that is of use."""
+    digits: int = 3
+
+
+def draw_changes(path: Path, rows: Sequence[Changes]) -> None:
+    """Draw numbers for each head, in a row of panels for each kind of number: a panel has its layers by its heads."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
-    grids: dict[str, dict[tuple[int, int], float]] = {}
-    for name, change in changes.items():
-        stack, layer, part, head = name.split(".")
-        grids.setdefault(f"{stack} {part}", {})[int(layer), int(head)] = change
-    most = max((abs(change) for change in changes.values()), default=0.0) or 1.0
-    widths = [1 + max(head for _, head in grid) for grid in grids.values()]
-    heights = [1 + max(layer for layer, _ in grid) for grid in grids.values()]
+    tables = [_by_kind(row.of) for row in rows]
+    sizes = {kind: (1 + max(at[0] for at in cells), 1 + max(at[1] for at in cells)) for kind, cells in tables[0].items()}
+    deepest, widths = max(size[0] for size in sizes.values()), [size[1] for size in sizes.values()]
     with rc_context({"font.family": font_families()}):
-        size = (1.5 + 0.75 * sum(widths) + 0.5 * len(widths), 1.3 + 0.6 * max(heights))
+        size = (1.5 + 0.75 * sum(widths) + 0.5 * len(widths), 0.3 + (0.9 + 0.45 * deepest) * len(rows))
         figure = Figure(figsize=size, dpi=min(DOTS_PER_INCH, MOST_DOTS / max(size)), layout="constrained")
-        panels = figure.subplots(1, len(grids), squeeze=False, width_ratios=widths)[0]
-        for panel, (title, grid), width, height in zip(panels, grids.items(), widths, heights, strict=True):
-            cells = np.full((height, width), np.nan)
-            for place, change in grid.items():
-                cells[place] = change
-                strong = abs(change) > 0.6 * most
-                ink = "white" if strong else "black"
-                panel.text(place[1], place[0], f"{change:+.3f}", ha="center", va="center", fontsize=7, color=ink)
-            image = panel.imshow(cells, cmap="PuOr_r", vmin=-most, vmax=most, aspect="auto")
-            panel.set_title(title, fontsize=10)
-            panel.set_xticks(range(width), [f"head {head}" for head in range(width)], fontsize=8)
-            panel.set_yticks(range(height), [f"layer {layer}" for layer in range(height)], fontsize=8)
-            panel.tick_params(length=0)
-        figure.colorbar(image, ax=list(panels), shrink=0.8, label=meaning)
+        panels = figure.subplots(len(rows), len(sizes), squeeze=False, width_ratios=widths)
+        for line, row, table in zip(panels, rows, tables, strict=True):
+            most = max((abs(change) for change in row.of.values()), default=0.0) or 1.0
+            for panel, (kind, cells) in zip(line, table.items(), strict=True):
+                image = _changes_of(panel, kind, cells, sizes[kind], row, most)
+            figure.colorbar(image, ax=list(line), shrink=0.8, label=row.meaning)
+        figure.suptitle("without one head at a time: blue where it was of use", fontsize=11)
         try:
             figure.savefig(path)
         except OSError as error:
             raise storage_error(path, error) from error
+
+
+def _by_kind(changes: Mapping[str, float]) -> dict[str, dict[tuple[int, int], float]]:
+    """The changes of each kind of attention, by layer and head."""
+    kinds: dict[str, dict[tuple[int, int], float]] = {}
+    for name, change in changes.items():
+        stack, layer, part, head = name.split(".")
+        kinds.setdefault(f"{stack} {part}", {})[int(layer), int(head)] = change
+    return kinds
+
+
+def _changes_of(
+    panel: Axes, kind: str, cells: Mapping[tuple[int, int], float], size: tuple[int, int], row: Changes, most: float
+) -> AxesImage:
+    values = np.full(size, np.nan)
+    for place, change in cells.items():
+        values[place] = change
+        ink = "white" if abs(change) > 0.6 * most else "black"
+        written = f"{change:+.{row.digits}f}".replace("-", "\u2212")
+        panel.text(place[1], place[0], written, ha="center", va="center", fontsize=7, color=ink)
+    # What is of use is blue, whichever way it changes.
+    image = panel.imshow(values, cmap="RdBu" if row.useful > 0 else "RdBu_r", vmin=-most, vmax=most, aspect="auto")
+    panel.set_title(kind, fontsize=10)
+    panel.set_xticks(range(size[1]), [f"head {head}" for head in range(size[1])], fontsize=8)
+    panel.set_yticks(range(size[0]), [f"layer {layer}" for layer in range(size[0])], fontsize=8)
+    panel.tick_params(length=0)
+    for spine in panel.spines.values():
+        spine.set_visible(False)
+    return image
 
 
 def _heat_map(
