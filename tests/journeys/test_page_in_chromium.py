@@ -368,7 +368,7 @@ def test_the_generation_shows_doubt_candidates_beams_and_results(open_page: Open
 
 def test_a_model_without_generation_or_source_is_shown_too(open_page: Open) -> None:
     page = open_page(language_model_view(), "#view=generation")
-    assert "nothing was generated" in page.locator(".stage").text_content()
+    assert "Nothing was written" in page.locator(".stage").text_content()
     page.get_by_role("tab", name="Gallery").click()
     assert page.locator(".thumb-habit.off").count() == 5
     assert "Switched off: decoder.1.attention.2, decoder.2" in page.locator("header").text_content()

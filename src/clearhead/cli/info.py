@@ -16,10 +16,11 @@ from clearhead.errors import MissingInputError, StorageError
 from clearhead.storage import read_json
 
 SHAPE = (
-    "kind", "source_vocab_size", "target_vocab_size", "dim", "ff_dim", "num_heads", "num_kv_heads", "encoder_layers",
-    "decoder_layers", "norm", "residual", "feedforward", "positions", "tie", "max_len", "dtype",
+    "kind", "vocab_size", "source_vocab_size", "target_vocab_size", "dim", "ff_dim", "num_heads", "num_kv_heads",
+    "num_layers", "encoder_layers", "decoder_layers", "norm", "residual", "feedforward", "positions", "tie", "tied",
+    "pooling", "labels", "long_texts", "next_sentence", "max_len", "dtype",
 )  # fmt: skip
-DATA = ("kind", "dataset", "source_language", "target_language", "source", "target", "tsv")
+DATA = ("kind", "dataset", "source_language", "target_language", "source", "target", "tsv", "text", "train")
 PROGRESS = ("step", "best_step", "best_loss", "seconds")
 
 
@@ -52,10 +53,11 @@ def describe(directory: Path) -> dict[str, Any]:
     home, weights = _locate(directory)
     if not (home / "config.json").is_file():
         raise MissingInputError(f"{directory} is neither a model nor a run directory: it has no config.json")
-    config, tokenizer = read_json(home / "config.json"), read_json(home / "tokenizer_config.json")
+    config, tokenizer = read_json(home / "config.json"), home / "tokenizer_config.json"
     facts: dict[str, Any] = {"path": str(directory), "format_version": config.get("format_version")}
     facts |= {name: config[name] for name in SHAPE if config.get(name) is not None}
-    facts["tokenizer"] = tokenizer.get("kind")
+    if tokenizer.is_file():
+        facts["tokenizer"] = read_json(tokenizer).get("kind")
     if weights.is_file():
         facts |= {"parameters": count_parameters(weights), "weights_bytes": weights.stat().st_size}
     return facts | _data(home) | _progress(directory)
@@ -110,6 +112,7 @@ def _readable(name: str, value: Any) -> str:
     forms: dict[str, Callable[[Any], str]] = {
         "weights_bytes": lambda size: f"{size:,}",
         "parameters": lambda count: f"{count:,}",
+        "labels": lambda labels: ", ".join(labels),
         "best_loss": lambda loss: f"{loss:.4f}",
         "seconds": lambda seconds: f"{seconds:.0f} ({clock(seconds)})",
     }

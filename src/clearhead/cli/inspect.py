@@ -161,18 +161,21 @@ def _look(
     with show.waiting("looking"):
         from clearhead.inspection.names import meant, named_heads
         from clearhead.inspection.pictures import font_advice
+        from clearhead.run.translating import LoadedTranslator
         from clearhead.run.using import load
 
-        translator = load(home, device)
+        loaded = load(home, device)
+        if beam is not None and not isinstance(loaded, LoadedTranslator):
+            raise UsageError("--beam is about translating: leave it out")
         options: dict[str, Any] = {} if beam is None else {"beam_size": beam}
-        whole = translator.inspect(text, target, **options)
+        whole = loaded.inspect(text, target, **options)
         if head is not None:
             meant(named_heads(whole.heads), head)
-        found = translator.inspect(text, target, ablate=ablate, **options) if ablate else whole
+        found = loaded.inspect(text, target, ablate=ablate, **options) if ablate else whole
     _say(whole, found, ablate, is_led=target is not None)
     wanted = [path for path in given.values() if path is not None]
     for path in wanted:
-        found.save(path, heads=head or "cross")
+        found.save(path, heads=head)
         is_page = path.suffix.lower() == ".html"
         show.note(f"wrote {path}" + (f"; open it in a browser: {show.address(path)}" if is_page else ""))
     if any(path.suffix.lower() in (".png", ".svg") for path in wanted):
@@ -247,12 +250,13 @@ def _weigh(
     from clearhead.inspection.names import all_heads
     from clearhead.run.scoring import pairs_to_score
     from clearhead.run.surgery import importance, save_importance
-    from clearhead.run.using import load
+    from clearhead.run.translating import LoadedTranslator
+    from clearhead.run.using import load_as
 
     source, target, tsv = (files[0], files[1], None) if len(files) == 2 else (None, None, files[0] if files else None)
     scored, language = pairs_to_score(model, source, target, tsv, split, limit)
     pairs = [(pair[0], pair[1]) for pair in scored]
-    translator = load(model, device)
+    translator = load_as(LoadedTranslator, model, device)
     config = translator.configured(beam_size=beam or 1, nbest=1)
     notes = out.with_suffix(".jsonl")
     count = len(all_heads(translator.model))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, DataError, choose
@@ -90,17 +90,23 @@ class Stack(nn.Module):
         context: Float[Tensor, "batch source dim"] | None = None,
         context_real: Bool[Tensor, "batch source"] | None = None,
         cache: StackCache | None = None,
+        texts: Int[Tensor, "batch time"] | None = None,
     ) -> Float[Tensor, "batch time dim"]:
         """Run the stack; `real` marks the tokens of `x` that are not padding, None when all are.
 
+        Where several texts share a row, `texts` numbers the one each token belongs to: none sees another, and each
+        begins at the first position, as if it were alone.
         What was said about the context when the cache was made holds for all steps, and need not be said again.
         """
         offset = cache.length if cache is not None else 0
         allowed = self._allowed(x, offset, real)
+        places = None
+        if texts is not None:
+            allowed, places = masks.both(allowed, masks.same_text(texts)), masks.places_in_text(texts)
         if cache is not None and cache.context_real is not None:
             context_real = cache.context_real
         context_allowed = masks.padding(context_real) if context_real is not None else None
-        x = self.dropout(self.positions.embed(x, offset))
+        x = self.dropout(self.positions.embed(x, offset, places))
         for index, block in enumerate(self.blocks):
             x = block(
                 x,

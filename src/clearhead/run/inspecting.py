@@ -23,7 +23,7 @@ from clearhead.inspection.pictures import draw_heads
 from clearhead.inspection.record import SIDES, Forced, Tape, teacher_forced
 from clearhead.inspection.view import Facts, Generation, View, build_view, stacked
 from clearhead.inspection.widget import framed_page, inspection_widget
-from clearhead.run.using import LoadedTranslator
+from clearhead.run.translating import LoadedTranslator
 from clearhead.storage import storage_error, write_text
 from clearhead.text.specials import EOS_ID
 
@@ -48,14 +48,17 @@ class Inspection:
     """The mean negative log-probability of a token of that."""
     tape: Tape
 
-    def save(self, path: str | Path, *, heads: str = "cross") -> Path:
-        """Write a file of the kind that its name ends with; `heads` says which a picture shows, such as cross.2.3."""
+    def save(self, path: str | Path, *, heads: str | None = None) -> Path:
+        """Write a file of the kind that its name ends with; `heads` says which a picture shows, such as cross.2.3.
+
+        If not given, it shows the cross heads, or where there are none those of the last kind.
+        """
         path = Path(path)
         kinds = ", ".join(FORMATS)
         if path.suffix.lower() not in FORMATS:
             raise UsageError(f"{path}: a name that ends with one of {kinds} says what to write")
         try:
-            FORMATS[path.suffix.lower()](self, path, heads)
+            FORMATS[path.suffix.lower()](self, path, heads or self.tape.kinds[-1])
         except OSError as error:
             raise storage_error(path, error) from error
         return path
@@ -183,10 +186,11 @@ def _json(found: Inspection, path: Path, heads: str) -> None:
 def _tensors(found: Inspection, path: Path, heads: str) -> None:
     """Stacks of (layers, batch, heads, query, key): `list(stack)` is what bertviz takes, as are the tokens."""
     stacks = {BERTVIZ[kind]: stacked(found.tape, kind)[:, None].contiguous().cpu() for kind in found.tape.kinds}
-    tokens = {"encoder_tokens": "source", "decoder_tokens": "read"}
+    sides = {"encoder_tokens": "source", "decoder_tokens": "read"}
     notes = {
         name: json.dumps([token.text for token in found.tape.tokens[side]], ensure_ascii=True)
-        for name, side in tokens.items()
+        for name, side in sides.items()
+        if side in found.tape.tokens
     }
     write_tensors(path, stacks, notes)
 

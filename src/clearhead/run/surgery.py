@@ -20,7 +20,7 @@ from clearhead.inspection.ablation import ablated, prune_heads
 from clearhead.inspection.names import all_heads
 from clearhead.inspection.pictures import Changes, draw_changes
 from clearhead.nn.masks import real_tokens
-from clearhead.run.using import LoadedTranslator
+from clearhead.run.translating import LoadedTranslator
 from clearhead.storage import storage_error, sync, write_text
 from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID
 

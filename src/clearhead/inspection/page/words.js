@@ -150,10 +150,7 @@ const TABLE = {
   "fate.dropped": ["dropped", "舍弃"],
   "fate.finished": ["finished", "完成"],
   "fate.winner": ["winner", "胜出"],
-  "generation.none": [
-    "This page was made from a given pair, so nothing was generated.",
-    "此页面由给定的句对制作，没有生成过程。",
-  ],
+  "generation.none": ["Nothing was written for this page, so there are no choices to show.", "此页面没有生成过程，因此没有候选可看。"],
   "nothing": ["There is no attention in this file.", "此文件中没有注意力数据。"],
   "unreadable": ["This page cannot show its data: {reason}", "此页面无法显示数据：{reason}"],
 };
