@@ -7,7 +7,8 @@ gradients stay finite.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +20,11 @@ from clearhead.nn import masks
 
 SHORT = 64
 """Keys up to which batched products beat the fused kernel on a CPU where there is padding; see docs/log.md."""
+CACHED_SCORES = 2**18
+"""Scores that are made at a time where their sums are asked for: few enough to stay in the cache of a CPU."""
+
+Hear: TypeAlias = Callable[[slice, Tensor], None]
+"""Is told the weights of some sequences of a batch."""
 
 
 def share_heads(
@@ -27,6 +33,11 @@ def share_heads(
     """Repeat each key-value head for the group of query heads that reads it."""
     groups = num_heads // x.shape[1]
     return x if groups == 1 else x.repeat_interleave(groups, dim=1)
+
+
+def _lifted(bias: Float[Tensor, "*#lead #heads #query key"]) -> Float[Tensor, "#batch #heads #query key"]:
+    """A bias with an axis for the batch, if it has none."""
+    return bias if bias.ndim == 4 else bias[None]
 
 
 class MaskedSoftmax(nn.Module):
@@ -59,9 +70,10 @@ class Exact(nn.Module):
         value: Float[Tensor, "batch kv_heads key head_dim"],
         *,
         allowed: Bool[Tensor, "#batch #heads #query key"] | None = None,
-        bias: Float[Tensor, "#heads query key"] | None = None,
+        bias: Float[Tensor, "*#lead #heads #query key"] | None = None,
         causal: bool = False,
         dropout: float = 0.0,
+        hear: Hear | None = None,
     ) -> Float[Tensor, "batch heads query head_dim"]:
         num_heads, query_len, head_dim = query.shape[1:]
         key, value = share_heads(key, num_heads), share_heads(value, num_heads)
@@ -71,6 +83,8 @@ class Exact(nn.Module):
         if causal:
             allowed = masks.both(allowed, masks.causal(query_len, key.shape[2], query.device)[None, None])
         weights = self.softmax(scores, allowed)
+        if hear is not None:
+            hear(slice(0, len(weights)), weights)
         return F.dropout(weights, dropout) @ value
 
 
@@ -84,7 +98,7 @@ class Fused(nn.Module):
         value: Float[Tensor, "batch kv_heads key head_dim"],
         *,
         allowed: Bool[Tensor, "#batch #heads #query key"] | None = None,
-        bias: Float[Tensor, "#heads query key"] | None = None,
+        bias: Float[Tensor, "*#lead #heads #query key"] | None = None,
         causal: bool = False,
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query head_dim"]:
@@ -96,14 +110,14 @@ class Fused(nn.Module):
             allowed = masks.both(allowed, masks.causal(query_len, key.shape[2], query.device)[None, None])
         if allowed is None:
             assert bias is not None
-            mask = bias.to(query.dtype)[None]
+            mask = _lifted(bias).to(query.dtype)
             return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
         # What torch does with a row that may see nothing depends on version and device, so such a row sees
         # everything here, and its output is then put to zero.
         sees_something = allowed.any(-1, keepdim=True)
         mask = allowed | ~sees_something
         if bias is not None:
-            mask = bias.to(query.dtype)[None].masked_fill(~mask, -math.inf)
+            mask = _lifted(bias).to(query.dtype).masked_fill(~mask, -math.inf)
         mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
         return mixed.masked_fill(~sees_something, 0.0)
 
@@ -125,7 +139,7 @@ class Batched(nn.Module):
         value: Float[Tensor, "batch kv_heads key head_dim"],
         *,
         allowed: Bool[Tensor, "#batch #heads #query key"] | None = None,
-        bias: Float[Tensor, "#heads query key"] | None = None,
+        bias: Float[Tensor, "*#lead #heads #query key"] | None = None,
         causal: bool = False,
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query head_dim"]:
@@ -136,7 +150,7 @@ class Batched(nn.Module):
         if causal:
             allowed = masks.both(allowed, masks.causal(query_len, key.shape[2], query.device)[None, None])
         blind = None
-        penalty = None if bias is None else bias.to(query.dtype)[None]
+        penalty = None if bias is None else _lifted(bias).to(query.dtype)
         if allowed is not None:
             sees_something = allowed.any(-1, keepdim=True)
             blind = None if sees_something.all() else ~sees_something
@@ -183,6 +197,44 @@ class _BatchedProducts(torch.autograd.Function):
         return *(x.unflatten(0, (batch, heads)) for x in (by_query, by_key, by_value)), None, None
 
 
+class Telling(nn.Module):
+    """The exact kernel for those who must know the weights but not keep them: a few sequences at a time, no gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.exact = Exact()
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch heads query head_dim"],
+        key: Float[Tensor, "batch kv_heads key head_dim"],
+        value: Float[Tensor, "batch kv_heads key head_dim"],
+        *,
+        hear: Hear,
+        allowed: Bool[Tensor, "#batch #heads #query key"] | None = None,
+        bias: Float[Tensor, "*#lead #heads #query key"] | None = None,
+        causal: bool = False,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "batch heads query head_dim"]:
+        options = {"causal": causal, "dropout": dropout}
+        if torch.is_grad_enabled() or query.device.type != "cpu":
+            return self.exact(query, key, value, allowed=allowed, bias=bias, hear=hear, **options)
+        bias = None if bias is None else _lifted(bias)
+        mixed = torch.empty_like(query)
+        at_once = max(1, CACHED_SCORES // max(1, query.shape[1] * query.shape[2] * key.shape[2]))
+        for first in range(0, len(query), at_once):
+            rows = slice(first, first + at_once)
+            some = {"allowed": _rows(allowed, rows), "bias": _rows(bias, rows)}
+            mixed[rows] = self.exact(
+                query[rows], key[rows], value[rows], hear=lambda _, w, rows=rows: hear(rows, w), **some, **options
+            )
+        return mixed
+
+
+def _rows(x: Float[Tensor, "#batch ..."] | Bool[Tensor, "#batch ..."] | None, rows: slice) -> Tensor | None:
+    return x if x is None or len(x) == 1 else x[rows]
+
+
 class Auto(nn.Module):
     """The faster of two: batched products while training on a CPU with short sequences, else the fused kernel."""
 
@@ -197,7 +249,7 @@ class Auto(nn.Module):
         value: Float[Tensor, "batch kv_heads key head_dim"],
         *,
         allowed: Bool[Tensor, "#batch #heads #query key"] | None = None,
-        bias: Float[Tensor, "#heads query key"] | None = None,
+        bias: Float[Tensor, "*#lead #heads #query key"] | None = None,
         causal: bool = False,
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query head_dim"]:
