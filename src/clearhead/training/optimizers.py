@@ -7,13 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from clearhead.nn.embedding import OutputLayer, TokenEmbedding
+from clearhead.nn.positions import Positions
+from clearhead.nn.stacks import Stack
+
+if TYPE_CHECKING:
+    from clearhead.training.settings import TrainConfig
 
 Optimizer = torch.optim.Optimizer
 Betas = tuple[float, float]
@@ -112,6 +117,48 @@ def orthogonalise(x: Float[Tensor, "stack rows columns"], iterations: int = 5) -
 
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adam": adam, "adamw": adamw, "muon": muon}
+
+
+def make_optimizer(model: nn.Module, settings: TrainConfig) -> Optimizer:
+    """The optimizer that settings ask for; each group of parameters has in `share` its part of the learning rate."""
+    betas = settings.beta1, settings.beta2
+    optimizer = OPTIMIZERS[settings.optimizer](model, betas=betas, eps=settings.eps, weight_decay=settings.weight_decay)
+    if settings.layer_decay != 1.0:
+        shares = rate_shares(model, settings.layer_decay)
+        optimizer.param_groups = [part for group in optimizer.param_groups for part in _by_share(group, shares)]
+    return optimizer
+
+
+def set_rate(optimizer: Optimizer, rate: float) -> None:
+    """Give every parameter its share of the learning rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group.get("share", 1.0)
+
+
+def rate_shares(model: nn.Module, decay: float) -> dict[Tensor, float]:
+    """Which part of the learning rate each parameter is trained with: the nearer to the input, the less.
+
+    Block i of n, counted from 0, has decay ** (n - i), and what embeds the input decay ** (n + 1), as in BEiT
+    (Bao et al. 2021); a table that is also the output layer counts as an embedding. All others have the whole.
+    """
+    shares: dict[Tensor, float] = dict.fromkeys(model.parameters(), 1.0)
+    deepest = 0
+    for stack in model.modules():
+        if isinstance(stack, Stack):
+            deepest = max(deepest, len(stack.blocks))
+            for number, block in enumerate(stack.blocks):
+                shares |= dict.fromkeys(block.parameters(), decay ** (len(stack.blocks) - number))
+    for path, module in model.named_modules():
+        if isinstance(module, TokenEmbedding | Positions) or path.endswith("embedding"):
+            shares |= dict.fromkeys(module.parameters(), decay ** (deepest + 1))
+    return shares
+
+
+def _by_share(group: dict[str, Any], shares: Mapping[Tensor, float]) -> list[dict[str, Any]]:
+    parts: dict[float, list[Tensor]] = {}
+    for parameter in group["params"]:
+        parts.setdefault(shares[parameter], []).append(parameter)
+    return [{**group, "params": parameters, "share": share} for share, parameters in parts.items()]
 
 
 def state_tensors(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:
