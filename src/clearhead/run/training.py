@@ -255,7 +255,7 @@ def assemble(
         taken = take_weights(model, start) if start is not None else None
     loss = LOSSES[settings.loss](settings.smoothing, PAD_ID, agreement=settings.agreement)
     sharing = share_out(Lesson(model, loss, OBJECTIVES[shape.kind], settings.precision), team, settings.sharding)
-    optimizer = make_optimizer(model, settings)
+    optimizer = make_optimizer(model, settings, team)
     checkpoints = Checkpoints(
         Path(config.out), model, optimizer, keep_last=settings.keep_last, keep_best=settings.keep_best, team=team
     )

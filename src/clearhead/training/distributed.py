@@ -157,11 +157,16 @@ class Team:
         whole = whole.detach().to(device=like.device, dtype=like.dtype)
         return distribute_tensor(whole, like.device_mesh, like.placements)
 
+    def add_up(self, tensor: Tensor) -> None:
+        """Let a tensor be the sum of the team's."""
+        if not self.is_solo:
+            dist.all_reduce(tensor)
+
     def average(self, buffers: Iterable[Tensor]) -> None:
         """Let running statistics be the mean of the team's."""
         if not self.is_solo:
             for buffer in buffers:
-                dist.all_reduce(buffer)
+                self.add_up(buffer)
                 buffer /= self.size
 
     def note(self, key: str, text: str) -> None:
