@@ -46,7 +46,7 @@ def draw_heads(
     width, height = 1.1 + 0.42 * len(keys), 1.3 + 0.36 * len(queries)
     size = max(width * columns + 0.6, 0.11 * len(headline)), height * rows + 0.4
     # Tokens are text: `$a_1$` is no formula, whatever the user's own matplotlib settings are.
-    with rc_context({"font.family": font_families(), "text.parse_math": False, "text.usetex": False}), _boxes_allowed():
+    with rc_context({"font.family": font_families(), "text.parse_math": False, "text.usetex": False}), boxes_allowed():
         figure = Figure(figsize=size, dpi=min(DOTS_PER_INCH, MOST_DOTS / max(size)), layout="constrained")
         panels = figure.subplots(rows, columns, squeeze=False)
         for panel in panels.flat[len(weights) :]:
@@ -98,6 +98,34 @@ def draw_changes(path: Path, changes: Mapping[str, float], meaning: str) -> None
             raise storage_error(path, error) from error
 
 
+def draw_confusion(path: Path, labels: Sequence[str], counts: Sequence[Sequence[int]], headline: str) -> None:
+    """Draw how often each true label (a row) was answered with each label (a column)."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    cells = np.array(counts)
+    shares = cells / np.maximum(1, cells.sum(1, keepdims=True))
+    side = 2.2 + 0.62 * len(labels)
+    with rc_context({"font.family": font_families(), "text.parse_math": False, "text.usetex": False}), boxes_allowed():
+        figure = Figure(figsize=(side + 0.8, side), dpi=min(DOTS_PER_INCH, MOST_DOTS / side), layout="constrained")
+        panel = figure.subplots()
+        image = panel.imshow(shares, cmap=PALETTE, vmin=0.0, vmax=1.0)
+        for row, column in np.ndindex(cells.shape):
+            ink = "black" if shares[row, column] > 0.6 else "white"
+            panel.text(column, row, f"{cells[row, column]:,}", ha="center", va="center", fontsize=8, color=ink)
+        panel.set_xticks(range(len(labels)), labels, rotation=60, ha="right", rotation_mode="anchor")
+        panel.set_yticks(range(len(labels)), labels)
+        panel.tick_params(length=0)
+        panel.set_xlabel("answer")
+        panel.set_ylabel("true label")
+        panel.set_title(headline, fontsize=10)
+        figure.colorbar(image, ax=panel, shrink=0.7, label="share of the true label")
+        try:
+            figure.savefig(path)
+        except OSError as error:
+            raise storage_error(path, error) from error
+
+
 def _heat_map(panel: Axes, head: np.ndarray, queries: Sequence[str], keys: Sequence[str], title: str) -> AxesImage:
     image = panel.imshow(head, cmap=PALETTE, vmin=0.0, vmax=1.0, aspect="auto")
     panel.set_title(title, fontsize=10)
@@ -110,7 +138,7 @@ def _heat_map(panel: Axes, head: np.ndarray, queries: Sequence[str], keys: Seque
 
 
 @contextmanager
-def _boxes_allowed() -> Iterator[None]:
+def boxes_allowed() -> Iterator[None]:
     """A sign that no font has is drawn as a box; `font_advice` says once what matplotlib would say for each."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")

@@ -6,9 +6,11 @@ has the rest of the way.
 
 from __future__ import annotations
 
+from clearhead.models.bert import Bert
+from clearhead.models.classifier import Classifier
 from clearhead.models.model import Model, ModelConfig
 from clearhead.models.translator import Translator
 
 __all__ = ["MODELS", "Model", "ModelConfig"]
 
-MODELS: dict[str, type[Model]] = {"translator": Translator}
+MODELS: dict[str, type[Model]] = {"translator": Translator, "classifier": Classifier, "bert": Bert}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, DataError
@@ -21,8 +21,10 @@ class Positions(nn.Module):
         super().__init__()
         self.dim, self.num_heads, self.head_dim, self.max_len = dim, num_heads, head_dim, max_len
 
-    def embed(self, x: Float[Tensor, "batch time dim"], offset: int = 0) -> Float[Tensor, "batch time dim"]:
-        """Add to the embeddings of tokens that start at `offset`."""
+    def embed(
+        self, x: Float[Tensor, "batch time dim"], offset: int = 0, places: Int[Tensor, "batch time"] | None = None
+    ) -> Float[Tensor, "batch time dim"]:
+        """Add to the embeddings of tokens that start at `offset`, or stand at `places` where each has its own."""
         return x
 
     def rotate(
@@ -73,10 +75,12 @@ class Sinusoidal(Positions):
         self.table: Tensor
         self.register_buffer("table", waves(max_len, dim), persistent=False)
 
-    def embed(self, x: Float[Tensor, "batch time dim"], offset: int = 0) -> Float[Tensor, "batch time dim"]:
+    def embed(
+        self, x: Float[Tensor, "batch time dim"], offset: int = 0, places: Int[Tensor, "batch time"] | None = None
+    ) -> Float[Tensor, "batch time dim"]:
         end = offset + x.shape[1]
         table = self.table if end <= len(self.table) else waves(end, self.dim).to(x.device)
-        return x + table[offset:end].to(x.dtype)
+        return x + (table[offset:end] if places is None else table[places]).to(x.dtype)
 
 
 class Learned(Positions):
@@ -86,14 +90,16 @@ class Learned(Positions):
         super().__init__(dim=dim, num_heads=num_heads, head_dim=head_dim, max_len=max_len)
         self.weight = nn.Parameter(torch.empty(max_len, dim))
 
-    def embed(self, x: Float[Tensor, "batch time dim"], offset: int = 0) -> Float[Tensor, "batch time dim"]:
+    def embed(
+        self, x: Float[Tensor, "batch time dim"], offset: int = 0, places: Int[Tensor, "batch time"] | None = None
+    ) -> Float[Tensor, "batch time dim"]:
         end = offset + x.shape[1]
         if end > self.max_len:
             raise DataError(
                 f"a sequence of {end} tokens is longer than the {self.max_len} learned positions of this model: "
                 "shorten it, or train with a larger max_len"
             )
-        return x + self.weight[offset:end].to(x.dtype)
+        return x + (self.weight[offset:end] if places is None else self.weight[places]).to(x.dtype)
 
 
 class Rotary(Positions):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, DataError, choose
@@ -95,12 +95,15 @@ class Stack(nn.Module):
         context: Float[Tensor, "batch source dim"] | None = None,
         context_real: Bool[Tensor, "batch source"] | None = None,
         cache: StackCache | None = None,
+        texts: Int[Tensor, "batch time"] | None = None,
     ) -> Float[Tensor, "batch time dim"]:
         """Run the stack; `real` marks the tokens of `x` that are not padding, None when all are.
 
+        Where several texts share a row, `texts` numbers the one each token belongs to: none sees another, and each
+        begins at the first position, as if it were alone.
         What was said about the context when the cache was made holds for all steps, and need not be said again.
         """
-        return self.run(Tokens(x, real), context=context, context_real=context_real, cache=cache).x
+        return self.run(Tokens(x, real), context=context, context_real=context_real, cache=cache, texts=texts).x
 
     def run(
         self,
@@ -109,14 +112,19 @@ class Stack(nn.Module):
         context: Float[Tensor, "batch source dim"] | None = None,
         context_real: Bool[Tensor, "batch source"] | None = None,
         cache: StackCache | None = None,
+        texts: Int[Tensor, "batch time"] | None = None,
     ) -> Tokens:
         """The same for those who must know what became of the tokens, if there may be fewer."""
         offset = cache.length if cache is not None else 0
-        allowed = self._allowed(tokens, offset)
+        allowed, places = self._allowed(tokens, offset), None
+        if texts is not None:
+            if self.reduces:
+                raise ConfigError("tokens cannot become fewer where several texts share a row: leave out one of the two")
+            allowed, places = masks.both(allowed, masks.same_text(texts)), masks.places_in_text(texts)
         if cache is not None and cache.context_real is not None:
             context_real = cache.context_real
         context_allowed = masks.padding(context_real) if context_real is not None else None
-        tokens = tokens._replace(x=self.dropout(self.positions.embed(tokens.x, offset)))
+        tokens = tokens._replace(x=self.dropout(self.positions.embed(tokens.x, offset, places)))
         for index, block in enumerate(self.blocks):
             before = tokens.real
             tokens = block(
@@ -137,7 +145,7 @@ class Stack(nn.Module):
         """Let these reductions, one for each layer, take the place of those there are."""
         if len(reductions) != len(self.blocks):
             raise ConfigError(f"{len(reductions)} reductions for {len(self.blocks)} layers: give one for each")
-        if any(type(reduction) is not Reduction for reduction in reductions):
+        if any(map(_reduces, reductions)):
             if self.causal:
                 raise ConfigError("a decoder's tokens cannot become fewer: each is asked for the next one")
             if self.window is not None:
@@ -145,6 +153,11 @@ class Stack(nn.Module):
         device = self.blocks[0].get_parameter("attention.query.weight").device
         for block, reduction in zip(self.blocks, reductions, strict=True):
             block.reduction = reduction.train(self.training).to(device)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether tokens may become fewer on the way."""
+        return any(_reduces(block.reduction) for block in self.blocks)
 
     def new_cache(
         self,
@@ -179,6 +192,10 @@ class Stack(nn.Module):
             near = masks.sliding_window(query_len, key_len, self.window, x.device)[None, None]
             allowed = masks.both(allowed, near)
         return allowed
+
+
+def _reduces(reduction: nn.Module | Tensor) -> bool:
+    return type(reduction) is not Reduction
 
 
 def build_stack(
