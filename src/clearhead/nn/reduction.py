@@ -6,6 +6,8 @@ tokens and padding are never merged and never dropped, and what happens to a seq
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -160,7 +162,7 @@ def build_reductions(
 ) -> list[Reduction]:
     """One reduction for each layer of a stack."""
     reduction = choose(REDUCTIONS, kind, "reduction")
-    how = {"r": r, "r_last": r_last, "threshold": threshold, "temperature": temperature}
+    how: dict[str, Any] = {"r": r, "r_last": r_last, "threshold": threshold, "temperature": temperature}
     return [reduction(layer=layer, num_layers=num_layers, **how) for layer in range(num_layers)]
 
 

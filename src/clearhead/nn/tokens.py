@@ -43,8 +43,18 @@ class Tokens(NamedTuple):
     @property
     def numbers(self) -> Float[Tensor, "batch"]:
         """How many tokens there are in each sequence, as they count."""
-        counts = self.x.new_ones(self.x.shape[:2], dtype=torch.float) if self.counts is None else self.counts
-        return (counts if self.real is None else counts * self.real).sum(1)
+        return self.present.sum(1)
+
+    @property
+    def present(self) -> Float[Tensor, "batch time"]:
+        """For how many tokens each counts, padding for none."""
+        counts = self.x.new_ones(self.x.shape[:2], dtype=self.fine) if self.counts is None else self.counts
+        return counts if self.real is None else counts * self.real
+
+    @property
+    def fine(self) -> torch.dtype:
+        """The type in which tokens are counted: that of the stream, but not a narrow one."""
+        return torch.promote_types(self.x.dtype, torch.float)
 
     @property
     def mergeable(self) -> Bool[Tensor, "batch time"]:
@@ -57,7 +67,7 @@ class Tokens(NamedTuple):
         """The position of each."""
         if self.at is not None:
             return self.at
-        return torch.arange(self.x.shape[1], device=self.x.device).float().expand(self.x.shape[:2])
+        return torch.arange(self.x.shape[1], device=self.x.device, dtype=self.fine).expand(self.x.shape[:2])
 
     def merged(self, matching: Matching) -> Tokens:
         """The tokens after some have gone into others."""
@@ -87,6 +97,20 @@ class Tokens(NamedTuple):
         )
 
 
+def first_and_last(
+    x: Float[Tensor, "batch time dim"], real: Bool[Tensor, "batch time"] | None = None
+) -> Bool[Tensor, "batch time"]:
+    """Where each sequence begins and ends: the control tokens of a text, if it stands between such.
+
+    >>> first_and_last(torch.zeros(2, 4, 1), torch.tensor([[True] * 4, [True, True, True, False]])).int().tolist()
+    [[1, 0, 0, 1], [1, 0, 1, 0]]
+    """
+    real = x.new_ones(x.shape[:2], dtype=torch.bool) if real is None else real
+    before, after = torch.zeros_like(real), torch.zeros_like(real)
+    before[:, 1:], after[:, :-1] = real[:, :-1], real[:, 1:]
+    return real & ~(before & after)
+
+
 def _through(holder: Int[Tensor, "batch input"], into: Int[Tensor, "batch time"]) -> Int[Tensor, "batch input"]:
     return torch.where(holder >= 0, into.gather(1, holder.clamp(min=0)), -1)
 
@@ -98,9 +122,7 @@ class Witness:
         self.hears = hears
         """Whether it must be told the weights, which not every kernel has."""
         self.keys: Float[Tensor, "batch kv_heads time head_dim"] | None = None
-        counts = torch.ones_like(tokens.x[..., 0]).float() if tokens.counts is None else tokens.counts
-        counts = counts if tokens.real is None else counts * tokens.real
-        self._share = counts / counts.sum(1, keepdim=True).clamp(min=LEAST)
+        self._share = tokens.present / tokens.numbers[:, None].clamp(min=LEAST)
         self._received: list[Float[Tensor, "some time"]] = []
 
     def hear(self, rows: slice, weights: Float[Tensor, "some heads time time"]) -> None:
@@ -108,7 +130,7 @@ class Witness:
         # A sum over hundreds of small numbers: not in the narrow format, whatever the products are computed in.
         with torch.autocast(weights.device.type, enabled=False):
             seen = self._share[rows, None, None, :].to(weights.dtype) @ weights
-        self._received.append(seen[:, :, 0].mean(1).float())
+        self._received.append(seen[:, :, 0].mean(1).to(self._share.dtype))
 
     @property
     def received(self) -> Float[Tensor, "batch time"]:
