@@ -10,7 +10,8 @@ from clearhead.models.bert import Bert
 from clearhead.models.classifier import Classifier
 from clearhead.models.model import Model, ModelConfig
 from clearhead.models.translator import Translator
+from clearhead.models.vit import Vit
 
 __all__ = ["MODELS", "Model", "ModelConfig"]
 
-MODELS: dict[str, type[Model]] = {"translator": Translator, "classifier": Classifier, "bert": Bert}
+MODELS: dict[str, type[Model]] = {"translator": Translator, "classifier": Classifier, "bert": Bert, "vit": Vit}
