@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from clearhead.training.events import Event, Finished, Reading
     from clearhead.training.sizing import Choice
 
+PICTURES = ("pictures", "picture_labels", "validation_pictures", "validation_picture_labels")
 PAIRS = ("source", "target", "tsv", "validation_source", "validation_target", "validation_tsv")
 
 
@@ -38,7 +39,10 @@ class Kind(NamedTuple):
     """Flags to suggest to somebody who has named none."""
 
 
-KINDS: dict[str, Kind] = {"translator": Kind(PAIRS, "--source FILE --target FILE, --tsv FILE")}
+KINDS: dict[str, Kind] = {
+    "translator": Kind(PAIRS, "--source FILE --target FILE, --tsv FILE"),
+    "vit": Kind(PICTURES, "--pictures FOLDER, with a folder for each class in it"),
+}
 """By its name in MODELS; the flags are those of `train`."""
 DEFAULT_KIND = "translator"
 
@@ -53,6 +57,10 @@ def train(
     validation_source: Path | None = None,
     validation_target: Path | None = None,
     validation_tsv: Path | None = None,
+    pictures: Path | None = None,
+    picture_labels: Path | None = None,
+    validation_pictures: Path | None = None,
+    validation_picture_labels: Path | None = None,
     out: Path | None = None,
     set: Annotated[list[str] | None, Parameter(name=["--set", "-s"], negative=(), metavar="KEY=VALUE")] = None,
     resume: Switch = False,
@@ -66,6 +74,8 @@ def train(
 
     clearhead train translator --source a.de --target a.en --out runs/de-en
 
+    clearhead train vit --pictures photos --out runs/photos
+
     clearhead train numbers --set train.steps=500
 
     clearhead train runs/de-en --resume
@@ -75,7 +85,8 @@ def train(
     Parameters
     ----------
     what
-        A recipe such as numbers, a config file, a run to go on with, or translator: sizes chosen from your data.
+        A recipe such as numbers, a config file, a run to go on with, or translator, vit: sizes chosen from
+        your data.
     source
         Text in the source language, one sentence a line; plain or .gz.
     target
@@ -88,6 +99,14 @@ def train(
         Its translation.
     validation_tsv
         Pairs to validate on, as one file.
+    pictures
+        For a vit: a folder with a folder of pictures for each class in it, or an IDX file of pictures.
+    picture_labels
+        Their labels, if that is an IDX file.
+    validation_pictures
+        Pictures to validate on; without them some are held out.
+    validation_picture_labels
+        Their labels.
     out
         The run directory; it must be new or empty.
     set
@@ -106,7 +125,9 @@ def train(
     use_threads(threads)
     data = {
         "source": source, "target": target, "tsv": tsv, "validation_source": validation_source,
-        "validation_target": validation_target, "validation_tsv": validation_tsv,
+        "validation_target": validation_target, "validation_tsv": validation_tsv, "pictures": pictures,
+        "picture_labels": picture_labels, "validation_pictures": validation_pictures,
+        "validation_picture_labels": validation_picture_labels,
     }  # fmt: skip
     request = Request(what, {name: str(path) for name, path in data.items() if path is not None}, out, set or [])
     if settings:

@@ -13,11 +13,13 @@ from typing import Any
 
 from clearhead.config import Record, Tree, build, override, read_toml
 from clearhead.data.batches import BatchConfig
+from clearhead.data.pictures import PicturesConfig
 from clearhead.data.sources import DataConfig
 from clearhead.errors import ConfigError, MissingInputError, did_you_mean
 from clearhead.generate.settings import GenerationConfig
 from clearhead.models import ModelConfig
 from clearhead.models.translator import TranslatorConfig
+from clearhead.models.vit import VitConfig
 from clearhead.text.kinds import TokenizerConfig
 from clearhead.training.settings import TrainConfig
 
@@ -54,7 +56,18 @@ class TranslatorRun(RunConfig):
     """The shape of the model."""
 
 
-RUNS: dict[str, type[RunConfig]] = {"translator": TranslatorRun}
+class VitRun(RunConfig):
+    """Everything that makes the run of a Vision Transformer what it is."""
+
+    out: str = "runs/vit"
+    """The run directory."""
+    data: PicturesConfig
+    """Where the pictures come from."""
+    model: VitConfig = VitConfig()
+    """The shape of the model."""
+
+
+RUNS: dict[str, type[RunConfig]] = {"translator": TranslatorRun, "vit": VitRun}
 """By the kind of model."""
 DEFAULT_KIND = "translator"
 """What a config that names no kind of model means."""

@@ -11,8 +11,11 @@ from typing import Any
 import torch
 
 from clearhead.data.corpus import PairBatch
+from clearhead.data.pictures import PictureBatch
 from clearhead.models.translator import Translator
+from clearhead.models.vit import Vit
 from clearhead.nn.masks import real_tokens
+from clearhead.nn.tokens import Tokens
 from clearhead.training.losses import Loss, LossSum
 
 Objective = Callable[[Any, Any, Loss], LossSum]
@@ -39,4 +42,17 @@ def translate(model: Translator, batch: PairBatch, loss: Loss) -> LossSum:
     return loss.of_two(first, second, labels[: len(first)], model.output)
 
 
-OBJECTIVES: dict[str, Objective] = {"translator": translate}
+def see(model: Vit, batch: PictureBatch, loss: Loss) -> LossSum:
+    """Name the label of each picture."""
+    device = model.output.weight.device
+    tokens = model.encode(torch.from_numpy(batch.pictures).to(device))
+    sums = loss.of_classes(model.answer(tokens), torch.from_numpy(batch.labels).to(device))
+    return priced(sums, tokens, model.config.reduce.weight)
+
+
+def priced(sums: LossSum, tokens: Tokens, weight: float) -> LossSum:
+    """The loss of some sequences, and what their tokens cost while it is learnt which to drop."""
+    return sums if tokens.price is None else sums._replace(total=sums.total + weight * tokens.price.sum())
+
+
+OBJECTIVES: dict[str, Objective] = {"translator": translate, "vit": see}

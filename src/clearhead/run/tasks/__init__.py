@@ -9,6 +9,7 @@ from typing import Any
 
 from clearhead.run.task import Task
 from clearhead.run.tasks.translator import TranslatorTask
+from clearhead.run.tasks.vit import VitTask
 
-TASKS: dict[str, Task[Any, Any, Any]] = {"translator": TranslatorTask()}
+TASKS: dict[str, Task[Any, Any, Any]] = {"translator": TranslatorTask(), "vit": VitTask()}
 """By the kind of model."""
