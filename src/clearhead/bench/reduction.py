@@ -169,6 +169,10 @@ def remark(found: Sequence[Measured], threads: int) -> str:
     )
 
 
+SIDES = ((0, -1), (1, 1))
+"""The lower and the upper end of an interval, and where they lie."""
+
+
 def draw(found: Sequence[Measured], path: Path, headline: str) -> None:
     """Draw accuracy against speed."""
     from matplotlib.figure import Figure
@@ -177,10 +181,7 @@ def draw(found: Sequence[Measured], path: Path, headline: str) -> None:
     panel = figure.subplots()
     across = [one.faster for one in found]
     up = [100 * one.accuracy for one in found]
-    ends = [
-        [100 * (one.accuracy - one.interval[0]) for one in found],
-        [100 * (one.interval[1] - one.accuracy) for one in found],
-    ]
+    ends = [[100 * max(0.0, sign * (one.interval[side] - one.accuracy)) for one in found] for side, sign in SIDES]
     panel.errorbar(across, up, yerr=ends, marker="o", capsize=3, linewidth=1.2, color="#1f77b4", ecolor="#9ecae1")
     for one in found:
         label = one.name.partition(", ")[2] or one.name

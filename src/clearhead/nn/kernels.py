@@ -198,7 +198,7 @@ class _BatchedProducts(torch.autograd.Function):
 
 
 class Telling(nn.Module):
-    """The exact kernel for those who must know the weights but not keep them: a few sequences at a time, no gradient."""
+    """The exact kernel for those who must hear the weights and not keep them: a few sequences at a time, no gradient."""
 
     def __init__(self) -> None:
         super().__init__()

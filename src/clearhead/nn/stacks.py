@@ -60,9 +60,7 @@ class Block(nn.Module):
             if seen is None:
                 # Without it the same attention would look at its own sequence, future included, and nobody would know.
                 raise DataError("these blocks look across at a context: give one, or a cache that was made with one")
-            x = self.around_cross(
-                tokens.x, lambda h: cross(h, seen, allowed=context_allowed, seats=seats), tokens.real
-            )
+            x = self.around_cross(tokens.x, lambda h: cross(h, seen, allowed=context_allowed, seats=seats), tokens.real)
             tokens = tokens._replace(x=x)
         return tokens._replace(x=self.around_feedforward(tokens.x, self.feedforward, tokens.real))
 
@@ -119,7 +117,9 @@ class Stack(nn.Module):
         allowed, places = self._allowed(tokens, offset), None
         if texts is not None:
             if self.reduces:
-                raise ConfigError("tokens cannot become fewer where several texts share a row: leave out one of the two")
+                raise ConfigError(
+                    "tokens cannot become fewer where several texts share a row: leave out one of the two"
+                )
             allowed, places = masks.both(allowed, masks.same_text(texts)), masks.places_in_text(texts)
         if cache is not None and cache.context_real is not None:
             context_real = cache.context_real
