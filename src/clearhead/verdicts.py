@@ -115,6 +115,22 @@ def wilson(right: int, count: int) -> tuple[float, float]:
     return max(0.0, (middle - half) / (1 + z / count)), min(1.0, (middle + half) / (1 + z / count))
 
 
+def chance_of(ours: Sequence[bool], theirs: Sequence[bool]) -> float:
+    """How likely chance alone makes two systems differ as much as they do (McNemar's exact test, two-sided).
+
+    Of the examples that just one of the two gets right, each is as likely to be right about as many.
+
+    >>> chance_of([True] * 8 + [False] * 2, [False] * 8 + [True] * 2)
+    0.109375
+    """
+    won = sum(one and not other for one, other in zip(ours, theirs, strict=True))
+    lost = sum(other and not one for one, other in zip(ours, theirs, strict=True))
+    count = won + lost
+    # In logarithms: of many examples, the parts are too small for a number.
+    logs = (math.lgamma(count + 1) - math.lgamma(k + 1) - math.lgamma(count - k + 1) for k in range(min(won, lost) + 1))
+    return min(1.0, 2 * sum(math.exp(log - count * math.log(2)) for log in logs))
+
+
 def _of_label(label: str, confusion: NDArray[np.int64], place: int) -> OfLabel:
     right = int(confusion[place, place])
     called, count = int(confusion[:, place].sum()), int(confusion[place].sum())

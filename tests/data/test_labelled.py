@@ -31,7 +31,7 @@ def texts(tokenizer: Tokenizer, tmp_path: Path) -> TokenisedTexts:
 
 def examples(texts: TokenisedTexts, way: str = "ends", max_len: int = 10, **settings: object) -> LabelledTexts:
     settings = {"in_training": True, **settings}
-    return LabelledTexts(texts, long_texts(way, max_len, 0.25), **settings)  # type: ignore[arg-type]
+    return LabelledTexts(texts, "xyz", long_texts(way, max_len, 0.25), **settings)  # type: ignore[arg-type]
 
 
 def test_a_row_is_a_text_between_its_marks(texts: TokenisedTexts, tokenizer: Tokenizer) -> None:

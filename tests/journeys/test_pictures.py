@@ -86,6 +86,26 @@ def test_a_picture_of_another_size_is_resized_and_that_is_said(
     assert f"resized 1 of 1 pictures to 8 x 8, first {tmp_path / 'x.png'}, which is 20 x 30" in said.err
 
 
+def test_pictures_are_scored(clearhead: Clearhead, vit_run: Path, photos: Path, tmp_path: Path) -> None:
+    command = ("score", "--model", vit_run, "--folder", photos / "other")
+    said = clearhead(*command, "--png", tmp_path / "confusion.png", "--save", tmp_path / "labels.txt")
+    assert said.code == 0, said.err
+    assert said.lines[0].startswith("accuracy") and "of 10" in said.lines[0]
+    assert said.lines[-3].split()[-1] == "pictures"
+    assert (tmp_path / "confusion.png").stat().st_size > 500
+    answers = (tmp_path / "labels.txt").read_text().split()
+    right = sum(answer == name for answer, name in zip(answers, ["across"] * 5 + ["down"] * 5, strict=True))
+    found = json.loads(clearhead(*command, "--json").out)
+    assert found["accuracy"] == right / 10 and found["labels"] == list(NAMES)
+    for split in ("validation", "test"):
+        held = json.loads(clearhead("score", "--model", vit_run, "--split", split, "--json").out)
+        assert held["count"] == 10
+    again = clearhead(*command, "--reduce", "merge", "--r", 0, "--against", vit_run, "--json")
+    assert json.loads(again.out)["against"]["accuracy"] == found["accuracy"]
+    assert clearhead(*command, "--min-accuracy", 100.1).code == 1
+    assert len(json.loads(clearhead(*command, "--limit", 4, "--json").out)["of_labels"]) == 2
+
+
 def test_an_interrupted_run_goes_on_to_the_bit(clearhead: Clearhead, photos: Path, tmp_path: Path) -> None:
     from clearhead.run.settings import read_config
     from clearhead.run.training import train
@@ -243,7 +263,11 @@ def test_mistakes_with_pictures_are_one_line_and_the_right_code(
         (("translate", "--model", vit_run, "x"), 2, "is a vit: use clearhead classify"),
         (("inspect", vit_run, "none.png"), 66, "there is no picture none.png"),
         (("inspect", vit_run, "x.png", "--out", "page.html"), 2, "a picture has no use for --out"),
-        (("inspect", numbers_run, "x", "--trail", "x.png"), 2, "a text has no use for --trail"),
+        (("inspect", numbers_run, "x", "--trail", "x.png"), 2, "a translator has no use for --trail"),
+        (("score", "--model", vit_run), 2, "say what to score on: --folder DIR"),
+        (("score", "--model", vit_run, "--split", "test", "--tsv", "x"), 2, "scored on labelled pictures"),
+        (("score", "--model", vit_run, "--folder", third), 65, "nothing was trained on the label 'squares'"),
+        (("score", "--model", numbers_run, "--split", "test", "--reduce", "merge"), 2, "--reduce is for classifiers"),
         (("bench", "reduce", vit_run), 2, "say what to try: --merge"),
         (("bench", "reduce", numbers_run, "--merge", 2), 2, "is a translator, whose tokens cannot become fewer"),
         (("bench", "reduce", vit_run, "--merge", 2, "--split", "tset"), 78, "did you mean 'test'?"),

@@ -18,7 +18,10 @@ from clearhead.cli import show
 from clearhead.errors import INTERNAL_ERROR, INTERRUPTED, ClearheadError, StorageError
 from clearhead.version import VERSION
 
-VERBS = ("demo", "train", "translate", "classify", "score", "inspect", "info", "average", "pack", "data", "bench")
+VERBS = (
+    "demo", "train", "translate", "classify", "generate", "score", "inspect", "info", "average", "pack", "data",
+    "bench",
+)  # fmt: skip
 """Every verb, in the order in which a newcomer needs them."""
 
 app = App(

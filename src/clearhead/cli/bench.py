@@ -114,12 +114,11 @@ def reduce(
     merge
         For each: how many tokens are merged in each layer.
     prune
-        For each: the threshold, in even shares of attention; of a model that has learnt its thresholds, what they are
-        multiplied by.
+        For each: the threshold, in even shares of attention; if thresholds were learnt, what these are multiplied by.
     split
         The data that the model's training config names: test or validation.
     limit
-        Try only about so many examples.
+        Try only so many examples, evenly spaced.
     timed
         About how many of them are answered again in each round, to measure the time.
     rounds
@@ -134,9 +133,9 @@ def reduce(
         import torch
 
         from clearhead.bench import reduction
-        from clearhead.run.trying import batches_to_try
-    tried, batches, learnt = batches_to_try(model, split, limit)
-    ways = reduction.ways("merge" if merge else "prune", merge or prune or [], learnt=learnt)
+        from clearhead.run.trying import to_try
+    tried, batches, has_learnt = to_try(model, split, limit)
+    ways = reduction.ways("merge" if merge else "prune", merge or prune or [], learnt=has_learnt)
     count = sum(batch.num_answers for batch in batches)
     few = max(1, round(len(batches) * min(1.0, timed / count)))
     found = reduction.measure(tried, batches, ways, rounds=rounds, timed=few, told=show.note)

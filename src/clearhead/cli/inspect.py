@@ -91,10 +91,9 @@ def inspect(
     tensors
         Write the weights as safetensors, with the names and shapes that bertviz takes.
     trail
-        Of a picture: draw which of its patches were merged or dropped in each layer.
+        Draw which words of a text, or patches of a picture, were merged or dropped in each layer.
     head
-        What is drawn: one head (cross.2.3), a layer (encoder.0), or all heads of a kind, which is cross by default
-        (of pictures, encoder).
+        What is drawn: one head (cross.2.3), a layer (encoder.0), or a kind (cross by default, of pictures encoder).
     ablate
         Heads or layers to switch off, such as decoder.2.cross.5, decoder.2.cross or encoder.0.
     prune
@@ -126,6 +125,7 @@ def inspect(
             raise UsageError('say what to look at: clearhead inspect MODEL "a text" (or --importance, or --prune)')
         _refuse_endings(given)
         with show.waiting("looking"):
+            from clearhead.run.classifying import LoadedClassifier
             from clearhead.run.seeing import LoadedVit
             from clearhead.run.using import load
 
@@ -135,8 +135,11 @@ def inspect(
             make_fewer(loaded, reduce, r, threshold)
             _look_at_picture(loaded, text, given, trail, head or "encoder", ablate or [])
         else:
-            _refuse("a text", {"--trail": trail, "--reduce": reduce, "--r": r, "--threshold": threshold})
-            _look(loaded, model, text, target, given, head, ablate or [], beam)
+            if not isinstance(loaded, LoadedClassifier):
+                fewer = {"--trail": trail, "--reduce": reduce, "--r": r, "--threshold": threshold}
+                _refuse(f"a {loaded.model.config.kind}", fewer)
+            make_fewer(loaded, reduce, r, threshold)
+            _look(loaded, model, text, target, given, head, ablate or [], beam, trail)
 
 
 def _refuse(mode: str, useless: dict[str, Any]) -> None:
@@ -181,24 +184,28 @@ def _look(
     head: str | None,
     ablate: list[str],
     beam: int | None,
+    trail: Path | None,
 ) -> None:
     with show.waiting("looking"):
         from clearhead.inspection.names import meant, named_heads
         from clearhead.inspection.pictures import font_advice
         from clearhead.run.translating import LoadedTranslator
-        from clearhead.run.using import used_as
 
-        translator = used_as(LoadedTranslator, loaded, model)
+        if beam is not None and not isinstance(loaded, LoadedTranslator):
+            raise UsageError("--beam is about translating: leave it out")
         options: dict[str, Any] = {} if beam is None else {"beam_size": beam}
-        whole = translator.inspect(text, target, **options)
+        whole = loaded.inspect(text, target, **options)
         if head is not None:
             meant(named_heads(whole.heads), head)
-        found = translator.inspect(text, target, ablate=ablate, **options) if ablate else whole
+        found = loaded.inspect(text, target, ablate=ablate, **options) if ablate else whole
     _say(whole, found, ablate, is_led=target is not None)
     wanted = [path for path in given.values() if path is not None]
     for path in wanted:
-        found.save(path, heads=head or "cross")
+        found.save(path, heads=head)
         show.note(f"wrote {path}")
+    if trail is not None:
+        wanted.append(found.save_trail(trail))
+        show.note(f"wrote {trail}")
     if any(path.suffix.lower() in (".png", ".svg") for path in wanted):
         advice = font_advice([text, found.translation])
         if advice:

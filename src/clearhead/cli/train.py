@@ -39,8 +39,13 @@ class Kind(NamedTuple):
     """Flags to suggest to somebody who has named none."""
 
 
+LABELLED = tuple(f"{prefix}{kind}" for prefix in ("", "validation_") for kind in ("tsv", "csv", "jsonl", "folder"))
 KINDS: dict[str, Kind] = {
     "translator": Kind(PAIRS, "--source FILE --target FILE, --tsv FILE"),
+    "classifier": Kind(
+        LABELLED, "--tsv FILE (its first line names the columns: text, label), --csv, --jsonl, --folder"
+    ),
+    "gpt": Kind(("text", "validation_text"), "--text FILE"),
     "vit": Kind(PICTURES, "--pictures FOLDER, with a folder for each class in it"),
 }
 """By its name in MODELS; the flags are those of `train`."""
@@ -57,6 +62,14 @@ def train(
     validation_source: Path | None = None,
     validation_target: Path | None = None,
     validation_tsv: Path | None = None,
+    csv: Path | None = None,
+    validation_csv: Path | None = None,
+    jsonl: Path | None = None,
+    validation_jsonl: Path | None = None,
+    folder: Path | None = None,
+    validation_folder: Path | None = None,
+    text: Path | None = None,
+    validation_text: Path | None = None,
     pictures: Path | None = None,
     picture_labels: Path | None = None,
     validation_pictures: Path | None = None,
@@ -74,6 +87,10 @@ def train(
 
     clearhead train translator --source a.de --target a.en --out runs/de-en
 
+    clearhead train classifier --tsv labelled.tsv --out runs/mine
+
+    clearhead train gpt --text a.txt --out runs/a
+
     clearhead train vit --pictures photos --out runs/photos
 
     clearhead train numbers --set train.steps=500
@@ -85,20 +102,35 @@ def train(
     Parameters
     ----------
     what
-        A recipe such as numbers, a config file, a run to go on with, or translator, vit: sizes chosen from
-        your data.
+        A recipe, a config file, a run to go on with, or a kind of model (translator, classifier, gpt, vit) to size for you.
     source
         Text in the source language, one sentence a line; plain or .gz.
     target
         Its translation, line by line.
     tsv
-        Instead of two files: one with source and target in its first two tab-separated columns.
+        Instead of two files: source and target in two tab-separated columns; or texts in columns named text and label.
     validation_source
         Source text to validate on; without it some pairs are held out.
     validation_target
         Its translation.
     validation_tsv
-        Pairs to validate on, as one file.
+        Pairs to validate on, or labelled texts, as one file.
+    csv
+        Labelled texts for a classifier between commas and double quotes, columns named in the first line.
+    validation_csv
+        Such texts to validate on.
+    jsonl
+        Labelled texts for a classifier, one JSON object a line, with the keys text and label.
+    validation_jsonl
+        Such texts to validate on.
+    folder
+        Labelled texts for a classifier as files, in a folder for each label.
+    validation_folder
+        Such texts to validate on.
+    text
+        Any text, to train a gpt on; plain or .gz.
+    validation_text
+        A text to validate on; without it the last tenth is kept for that.
     pictures
         For a vit: a folder with a folder of pictures for each class in it, or an IDX file of pictures.
     picture_labels
@@ -125,8 +157,11 @@ def train(
     use_threads(threads)
     data = {
         "source": source, "target": target, "tsv": tsv, "validation_source": validation_source,
-        "validation_target": validation_target, "validation_tsv": validation_tsv, "pictures": pictures,
-        "picture_labels": picture_labels, "validation_pictures": validation_pictures,
+        "validation_target": validation_target, "validation_tsv": validation_tsv, "csv": csv,
+        "validation_csv": validation_csv, "jsonl": jsonl, "validation_jsonl": validation_jsonl, "folder": folder,
+        "validation_folder": validation_folder,
+        "text": text, "validation_text": validation_text,
+        "pictures": pictures, "picture_labels": picture_labels, "validation_pictures": validation_pictures,
         "validation_picture_labels": validation_picture_labels,
     }  # fmt: skip
     request = Request(what, {name: str(path) for name, path in data.items() if path is not None}, out, set or [])

@@ -146,9 +146,16 @@ class LabelledTexts:
     """Labelled texts as a classifier's examples; in training one piece of a long text is drawn each time."""
 
     def __init__(
-        self, texts: TokenisedTexts, long_texts: LongTexts, *, in_training: bool, drop_tokens: float = 0.0
+        self,
+        texts: TokenisedTexts,
+        names: Sequence[str],
+        long_texts: LongTexts,
+        *,
+        in_training: bool,
+        drop_tokens: float = 0.0,
     ) -> None:
-        self.texts, self.long_texts, self.in_training = texts, long_texts, in_training
+        self.texts, self.names, self.long_texts = texts, tuple(names), long_texts
+        """The names are those of the labels, which are counted from 0."""
         self._drop = drop_tokens if in_training else 0.0
         read = np.minimum(texts.lengths, long_texts.room).astype(np.int64) + 2
         self._lengths = read if in_training else read * long_texts.num_pieces(texts.lengths)

@@ -91,6 +91,16 @@ def on_inputs(
     return shared[:, place][:, :, place] * (there[:, None] & there[None, :])
 
 
+def told_of_inputs(tape: Tape, trail: Trail, kind: str = "encoder") -> None:
+    """Let every look of a tape of one sequence be about the tokens that came in, as if none had become fewer."""
+    for place, look in enumerate(tape.looks):
+        if look.kind == kind:
+            holder = trail.before(look.layer)[0].to(look.weights.device)
+            there = holder >= 0
+            allowed = (there[:, None] & there[None, :])[None, None]
+            tape.looks[place] = look._replace(weights=on_inputs(look.weights[0], holder)[None], allowed=allowed)
+
+
 def rollout(tape: Tape, trail: Trail, kind: str = "encoder", row: int = 0) -> Float[Tensor, "input input"] | None:
     """Where each token's content came from after all layers, as `measures.rollout` says, also where tokens are fewer.
 

@@ -17,9 +17,11 @@ from clearhead.generate.settings import GenerationConfig
 from clearhead.inspection.ablation import ablated
 from clearhead.inspection.generation import Diary, endings, forced_steps, tree
 from clearhead.inspection.names import Head, meant, named_heads
+from clearhead.inspection.overlays import draw_trail_on_words
 from clearhead.inspection.page import write_page
 from clearhead.inspection.pictures import draw_heads
 from clearhead.inspection.record import SIDES, Forced, Tape, teacher_forced
+from clearhead.inspection.trail import Trail
 from clearhead.inspection.view import Facts, Generation, View, build_view, stacked
 from clearhead.run.translating import LoadedTranslator
 from clearhead.storage import storage_error, write_text
@@ -40,15 +42,30 @@ class Inspection:
     loss: float
     """The mean negative log-probability of a token of that."""
     tape: Tape
+    trail: Trail | None = None
+    """What became of the tokens of an encoder that may make them fewer."""
 
-    def save(self, path: str | Path, *, heads: str = "cross") -> Path:
-        """Write a file of the kind that its name ends with; `heads` says which a picture shows, such as cross.2.3."""
+    def save_trail(self, path: str | Path) -> Path:
+        """Draw which tokens were merged or dropped in each layer."""
+        if self.trail is None:
+            raise UsageError("the tokens of this model do not become fewer: there is no trail to draw")
+        holders = torch.stack([holder[0] for holder in self.trail.holders])
+        titles = [f"layer {layer}: {left} left" for layer, left in enumerate(self.trail.left())]
+        words = [token.text for token in self.tape.tokens["source"]]
+        draw_trail_on_words(Path(path), words, holders, titles, self.translation)
+        return Path(path)
+
+    def save(self, path: str | Path, *, heads: str | None = None) -> Path:
+        """Write a file of the kind that its name ends with; `heads` says which a picture shows, such as cross.2.3.
+
+        If not given, it shows the cross heads, or where there are none those of the last kind.
+        """
         path = Path(path)
         kinds = ", ".join(FORMATS)
         if path.suffix.lower() not in FORMATS:
             raise UsageError(f"{path}: a name that ends with one of {kinds} says what to write")
         try:
-            FORMATS[path.suffix.lower()](self, path, heads)
+            FORMATS[path.suffix.lower()](self, path, heads or self.tape.kinds[-1])
         except OSError as error:
             raise storage_error(path, error) from error
         return path
@@ -167,10 +184,11 @@ def _json(found: Inspection, path: Path, heads: str) -> None:
 def _tensors(found: Inspection, path: Path, heads: str) -> None:
     """Stacks of (layers, batch, heads, query, key): `list(stack)` is what bertviz takes, as are the tokens."""
     stacks = {BERTVIZ[kind]: stacked(found.tape, kind)[:, None].contiguous().cpu() for kind in found.tape.kinds}
-    tokens = {"encoder_tokens": "source", "decoder_tokens": "read"}
+    sides = {"encoder_tokens": "source", "decoder_tokens": "read"}
     notes = {
         name: json.dumps([token.text for token in found.tape.tokens[side]], ensure_ascii=True)
-        for name, side in tokens.items()
+        for name, side in sides.items()
+        if side in found.tape.tokens
     }
     write_tensors(path, stacks, notes)
 

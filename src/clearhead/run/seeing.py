@@ -6,26 +6,29 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from clearhead.config import build
+from clearhead.data.examples import Integers
 from clearhead.data.number_split import Split
 from clearhead.data.picture_files import Form, read_picture
 from clearhead.data.pictures import PictureExamples, Pictures, PicturesConfig, open_set, opening, set_aside
-from clearhead.errors import ConfigError
+from clearhead.errors import ConfigError, DataError, choose
 from clearhead.models.reduction import ReduceConfig, reduce_tokens
 from clearhead.models.vit import Vit
 from clearhead.run.devices import pick_device
-from clearhead.run.settings import VitRun
+from clearhead.run.settings import VitRun, trained_by
 from clearhead.training.events import Pace, Reading
+from clearhead.verdicts import Verdicts, judge
 
 if TYPE_CHECKING:
     from clearhead.run.looking import PictureInspection
 
+SPLITS: dict[str, Split] = {"validation": "validation", "test": "test"}
 BATCH_TOKENS = 8192
 """Patches that are looked at side by side."""
 
@@ -96,12 +99,6 @@ class LoadedVit:
         found: NDArray[np.float32] = logits.float().softmax(-1).cpu().numpy()
         return found
 
-    def answers(self, examples: PictureExamples, numbers: Sequence[int]) -> Iterator[NDArray[np.float32]]:
-        """The probabilities of some examples, a batch at a time."""
-        for first in range(0, len(numbers), self.batch_size):
-            batch = examples.batch(np.array(numbers[first : first + self.batch_size]), None)
-            yield self.probabilities(batch.pictures)
-
     def reduce(self, **settings: Any) -> None:
         """Let its tokens become fewer, by the settings of `model.reduce`, such as kind="merge", r=8; none undoes it."""
         reduce_tokens(self.model, build(ReduceConfig, settings, "reduce"))
@@ -138,25 +135,57 @@ def open_split(
 
 
 def pictures_to_score(
-    loaded: LoadedVit, config: VitRun | None, split: Split | None, at: Path | None
+    loaded: LoadedVit, model: Path, split: str | None, folder: Path | None = None, limit: int | None = None
 ) -> PictureExamples:
     """Labelled pictures to try a model on: those in a folder, or those that its training config names or holds out."""
-    names, form = tuple(loaded.labels), loaded.form
-    if at is not None:
-        given = open_split(PicturesConfig(pictures=str(at)), "train", names, form)
-        assert given is not None
-        return PictureExamples(given, np.arange(len(given)), loaded.model.config.max_len)
-    assert split is not None
-    data = config.data if config is not None else PicturesConfig()
-    pictures = open_split(data, split, names, form)
+    if folder is not None:
+        pictures = _like(loaded, PicturesConfig(pictures=str(folder)), "train")
+        assert pictures is not None
+        return _examples(loaded, pictures, np.arange(len(pictures)), limit)
+    config, chosen = trained_by(model), choose(SPLITS, split or "", "split")
+    assert config is None or isinstance(config, VitRun)
+    pictures = _like(loaded, config.data, chosen) if config is not None else None
     if pictures is not None:
-        return PictureExamples(pictures, np.arange(len(pictures)), loaded.model.config.max_len)
-    if config is None or (split == "test" and data.hold_out_test is None):
-        raise ConfigError(
-            f"the model's training config names no {split} data: name a folder of pictures for each class"
-        )
-    pictures = open_split(data, "train", names, form)
+        return _examples(loaded, pictures, np.arange(len(pictures)), limit)
+    if config is None or (chosen == "test" and config.data.hold_out_test is None):
+        raise ConfigError(f"the model's training config names no {split} data: use --folder DIR")
+    pictures = _like(loaded, config.data, "train")
     assert pictures is not None
-    held_out, tested = set_aside(pictures, data, config.train.seed, validate=True)
-    chosen = tested if split == "test" else held_out
-    return PictureExamples(pictures, np.flatnonzero(chosen), loaded.model.config.max_len)
+    held_out, tested = set_aside(pictures, config.data, config.train.seed, validate=True)
+    return _examples(loaded, pictures, np.flatnonzero(tested if chosen == "test" else held_out), limit)
+
+
+def _like(loaded: LoadedVit, data: PicturesConfig, split: Split) -> Pictures | None:
+    """The pictures of a split with the labels and in the form that a model was trained on."""
+    return open_split(data, split, tuple(loaded.labels), loaded.form)
+
+
+def _examples(loaded: LoadedVit, pictures: Pictures, rows: Integers, limit: int | None) -> PictureExamples:
+    if limit is not None and limit < len(rows):
+        # Evenly spaced: folders are sorted by label.
+        rows = rows[np.arange(limit) * len(rows) // limit]
+    return PictureExamples(pictures, rows, loaded.model.config.num_tokens)
+
+
+class Judged(NamedTuple):
+    """How right a model is."""
+
+    verdicts: Verdicts
+    answers: list[str]
+    right: list[bool]
+
+
+def judged(loaded: LoadedVit, examples: PictureExamples, progress: Callable[[int], None]) -> Judged:
+    """Let a model look at labelled pictures, and compare; `progress` hears how many are done."""
+    rows, truth, size = [], [], loaded.batch_size
+    for first in range(0, len(examples), size):
+        batch = examples.batch(np.arange(first, min(first + size, len(examples))), None)
+        rows.append(loaded.probabilities(batch.pictures))
+        truth += batch.labels.tolist()
+        progress(len(truth))
+    if not rows:
+        raise DataError("there is nothing to score: no labelled pictures")
+    probs = np.concatenate(rows)
+    places = probs.argmax(1).tolist()
+    right = [place == label for place, label in zip(places, truth, strict=True)]
+    return Judged(judge(probs, truth, loaded.labels), [loaded.labels[place] for place in places], right)

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from clearhead.checkpoint import StoredModel, load_model, named_tensors
+from clearhead.checkpoint import StoredModel, load_model, locate, named_tensors
 from clearhead.errors import ConfigError
 from clearhead.models import Model
+from clearhead.models.bert import SEGMENTS
+from clearhead.models.encoder import EncoderConfig
 from clearhead.nn.embedding import TokenEmbedding
 from clearhead.nn.stacks import Stack
 from clearhead.run.settings import RunConfig
+from clearhead.storage import read_json
 
 SHOWN = 4
 """How many names of new tensors are told."""
@@ -22,6 +26,16 @@ SHOWN = 4
 def read_start(config: RunConfig) -> StoredModel | None:
     """The model that a run is to start from, if there is one."""
     return None if config.init is None else load_model(Path(config.init))
+
+
+def shape_at_start(path: str) -> dict[str, Any]:
+    """The sizes of the encoder that a classifier is to start from, by the names of its own settings."""
+    stored = read_json(locate(Path(path))[0] / "config.json")
+    names = EncoderConfig.model_fields.keys() - {"vocab_size", "dropout", "attention_dropout", "kernel"}
+    found = {
+        name: stored[name] for name in EncoderConfig.model_fields if name in names and stored.get(name) is not None
+    }
+    return {**found, "num_segments": SEGMENTS} if stored.get("next_sentence") else found
 
 
 def take_weights(model: Model, start: StoredModel) -> str:

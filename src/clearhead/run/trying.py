@@ -4,51 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from clearhead.config import read_toml
-from clearhead.data.batches import BatchConfig, fixed_plan
-from clearhead.data.examples import Batch, Examples
-from clearhead.data.number_split import Split
-from clearhead.errors import ConfigError, UsageError, choose
+import numpy as np
+
+from clearhead.data.examples import Batch
+from clearhead.data.labelled import LabelledBatch, framed
+from clearhead.errors import UsageError
 from clearhead.models import Model
+from clearhead.run.classifying import LoadedClassifier
+from clearhead.run.judging import texts_to_judge
 from clearhead.run.seeing import LoadedVit, pictures_to_score
-from clearhead.run.settings import RunConfig, VitRun, build_config
 from clearhead.run.tasks import TASKS
 from clearhead.run.using import load
 
 TOKENS = 8192
 """What a batch holds, padding included."""
-CONFIGS = ("config.toml", "training_config.toml", "model/training_config.toml")
+
 Item = TypeVar("Item")
 
-SPLITS: dict[str, Split] = {"validation": "validation", "test": "test"}
+
+class ToTry(NamedTuple):
+    """A model, and batches as it is used with."""
+
+    model: Model
+    batches: list[Batch]
+    has_learnt: bool
+    """Whether the model has learnt which tokens to drop."""
 
 
-def trained_by(path: Path) -> RunConfig | None:
-    """The settings that a model was trained by, if its directory has them."""
-    for name in CONFIGS:
-        if (path / name).is_file():
-            return build_config(read_toml(path / name), str(path / name))
-    return None
-
-
-def batches_to_try(path: Path, split: str, limit: int | None = None) -> tuple[Model, list[Batch], bool]:
-    """A model, the examples of a split in batches as it is used with, and whether it has learnt thresholds."""
-    chosen = choose(SPLITS, split, "split")
+def to_try(path: Path, split: str, limit: int | None = None) -> ToTry:
+    """A model whose tokens may become fewer, and examples of a split that its training config names or holds out."""
     loaded = load(path, "cpu")
-    if type(loaded) not in EXAMPLES:
+    if type(loaded) not in BATCHES:
         kind = loaded.model.config.kind
         raise UsageError(f"{path} is a {kind}, whose tokens cannot become fewer: use clearhead {TASKS[kind].verb}")
-    config = trained_by(path)
-    if config is None:
-        raise ConfigError(f"{path} has no training config that names its {split} data")
-    examples = EXAMPLES[type(loaded)](loaded, config, chosen)
-    plan = fixed_plan(examples, BatchConfig(max_tokens=max(config.batches.max_tokens, TOKENS)))
-    # Batches go from short to long: some of all lengths stand for all.
-    some = plan if limit is None else evenly(plan, max(1, round(len(plan) * limit / len(examples))))
-    batches = [examples.batch(rows, None) for rows in some]
-    return loaded.model, batches, any(name.endswith(".threshold") for name in loaded.model.state_dict())
+    thresholds = [name for name in loaded.model.state_dict() if name.endswith("reduction.threshold")]
+    return ToTry(loaded.model, BATCHES[type(loaded)](loaded, path, split, limit), bool(thresholds))
 
 
 def evenly(items: Sequence[Item], count: int) -> list[Item]:
@@ -61,10 +53,47 @@ def evenly(items: Sequence[Item], count: int) -> list[Item]:
     return [items[place * len(items) // count] for place in range(count)]
 
 
-def _pictures(loaded: LoadedVit, config: RunConfig, split: Split) -> Examples:
-    assert isinstance(config, VitRun)
-    return pictures_to_score(loaded, config, split, None)
+def _pictures(loaded: LoadedVit, path: Path, split: str, limit: int | None) -> list[Batch]:
+    examples = pictures_to_score(loaded, path, split, limit=limit)
+    size = max(1, TOKENS // loaded.model.config.num_tokens)
+    return [
+        examples.batch(np.arange(first, min(first + size, len(examples))), None)
+        for first in range(0, len(examples), size)
+    ]
 
 
-EXAMPLES: dict[type, Callable[[Any, Any, Split], Examples]] = {LoadedVit: _pictures}
-"""Where the examples come from, by what a model is used through."""
+def _texts(loaded: LoadedClassifier, path: Path, split: str, limit: int | None) -> list[Batch]:
+    """Texts from short to long; the pieces of a long one stay together."""
+    given = texts_to_judge(loaded, path, {}, split, limit)
+    encoded = loaded.tokenizers.source.encode_batch([text.strip() for text in given.texts])
+    pieces = [loaded.long_texts.pieces(np.array(ids)) for ids in encoded]
+    longest = [max(len(piece) for piece in row) + 2 for row in pieces]
+    order = sorted(range(len(pieces)), key=lambda row: (longest[row], row))
+    batches, start = [], 0
+    while start < len(order):
+        end, count = start, 0
+        while end < len(order) and (end == start or (count + len(pieces[order[end]])) * longest[order[end]] <= TOKENS):
+            count += len(pieces[order[end]])
+            end += 1
+        batches.append(_batch(pieces, given.labels, order[start:end]))
+        start = end
+    return batches
+
+
+def _batch(pieces: Sequence[Sequence[Any]], labels: Sequence[int], rows: Sequence[int]) -> Batch:
+    ids, lengths = framed([piece for row in rows for piece in pieces[row]])
+    owners = np.repeat(np.arange(len(rows)), [len(pieces[row]) for row in rows])
+    return LabelledBatch(
+        ids,
+        lengths,
+        np.array([labels[row] for row in rows], dtype=np.int64),
+        None if len(owners) == len(rows) else owners,
+        np.array(rows, dtype=np.int64),
+    )
+
+
+BATCHES: dict[type, Callable[[Any, Path, str, int | None], list[Batch]]] = {
+    LoadedVit: _pictures,
+    LoadedClassifier: _texts,
+}
+"""Where the batches come from, by what a model is used through."""

@@ -5,12 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TypeVar
 
-from clearhead.checkpoint import load_model
+from clearhead.checkpoint import load_model, locate
 from clearhead.errors import UsageError
 from clearhead.run.built_in import default_model
 from clearhead.run.tasks import TASKS
+from clearhead.storage import read_json
 
 Loaded = TypeVar("Loaded")
+
+
+def kind_of(path: Path) -> str:
+    """The kind of the model in a model or run directory, without loading it."""
+    return str(read_json(locate(path)[0] / "config.json").get("kind"))
 
 
 def load(path: str | Path | None = None, device: str = "auto") -> Any:

@@ -8,8 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 from clearhead.run.task import Task
+from clearhead.run.tasks.classifier import ClassifierTask
+from clearhead.run.tasks.gpt import GptTask
 from clearhead.run.tasks.translator import TranslatorTask
 from clearhead.run.tasks.vit import VitTask
 
-TASKS: dict[str, Task[Any, Any, Any]] = {"translator": TranslatorTask(), "vit": VitTask()}
+TASKS: dict[str, Task[Any, Any, Any]] = {
+    "translator": TranslatorTask(),
+    "classifier": ClassifierTask(),
+    "gpt": GptTask(),
+    "vit": VitTask(),
+}
 """By the kind of model."""

@@ -56,6 +56,7 @@ class VitTask(Task[VitRun, Examined, Vit]):
     """From pictures with labels to a model that tells them apart."""
 
     verb = "classify"
+    unit = "pictures"
 
     def given(self, files: Mapping[str, str]) -> Tree:
         return dict(files)
