@@ -106,6 +106,22 @@ def test_pictures_are_scored(clearhead: Clearhead, vit_run: Path, photos: Path, 
     assert len(json.loads(clearhead(*command, "--limit", 4, "--json").out)["of_labels"]) == 2
 
 
+def test_a_vit_is_described_averaged_packed_and_loses_heads(
+    clearhead: Clearhead, vit_run: Path, photos: Path, tmp_path: Path
+) -> None:
+    facts = json.loads(clearhead("info", vit_run, "--json").out)
+    assert (facts["kind"], facts["height"], facts["patch"], facts["max_len"]) == ("vit", 8, 2, 17)
+    picture = next((photos / "other" / "down").iterdir())
+    label = clearhead("classify", "--model", vit_run, picture).lines
+    assert clearhead("average", vit_run, "--last", 2, "--out", tmp_path / "mean").code == 0
+    assert clearhead("pack", vit_run, "--out", tmp_path / "packed").code == 0
+    pruned = clearhead("inspect", vit_run, "--prune", "encoder.1.self.0", "--out", tmp_path / "pruned")
+    assert pruned.code == 0, pruned.err
+    for name in ("mean", "packed", "pruned"):
+        assert len(clearhead("classify", "--model", tmp_path / name, picture).lines) == 1, name
+    assert clearhead("classify", "--model", tmp_path / "packed", picture).lines == label
+
+
 def test_an_interrupted_run_goes_on_to_the_bit(clearhead: Clearhead, photos: Path, tmp_path: Path) -> None:
     from clearhead.run.settings import read_config
     from clearhead.run.training import train

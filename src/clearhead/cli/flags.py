@@ -34,14 +34,15 @@ Reduce: TypeAlias = Annotated[
     str | None, Parameter(help="Let tokens become fewer: merge those that are alike, or prune those nobody looks at.")
 ]
 ReduceR: TypeAlias = Annotated[
-    int | None, Parameter(name="--r", validator=Number(gte=0), help="--reduce merge: tokens that each layer merges.")
+    int | None,
+    Parameter(name="--r", validator=Number(gte=0), help="Tokens that each layer merges, with --reduce merge."),
 ]
 ReduceThreshold: TypeAlias = Annotated[
     float | None,
     Parameter(
         name="--threshold",
         validator=Number(gte=0),
-        help="--reduce prune: tokens go that get less than this part of an even share of attention.",
+        help="With --reduce prune: tokens go that get less than this part of an even share of attention.",
     ),
 ]
 

@@ -102,7 +102,7 @@ def train(
     Parameters
     ----------
     what
-        A recipe, a config file, a run to go on with, or a kind of model (translator, classifier, gpt, vit) to size for you.
+        A recipe, a config file, a run to go on with, or a kind of model (translator, classifier, gpt, vit) to size.
     source
         Text in the source language, one sentence a line; plain or .gz.
     target

@@ -108,7 +108,7 @@ class Attention(nn.Module):
             key, value = context if isinstance(context, KeyValues) else self.remember(context)
         kernel, hearing = self.kernel, {}
         if witness is not None:
-            witness.keys = key
+            witness.see(key, self.num_heads)
             if witness.hears:
                 # The others never have the weights; one that is exact may have somebody else listening, too.
                 kernel = kernel if isinstance(kernel, Exact) else Telling()

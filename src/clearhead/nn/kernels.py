@@ -24,7 +24,7 @@ CACHED_SCORES = 2**18
 """Scores that are made at a time where their sums are asked for: few enough to stay in the cache of a CPU."""
 
 Hear: TypeAlias = Callable[[slice, Tensor], None]
-"""Is told the weights of some sequences of a batch."""
+"""Is told which heads, counted through all sequences of a batch, gave which weights."""
 
 
 def share_heads(
@@ -84,7 +84,7 @@ class Exact(nn.Module):
             allowed = masks.both(allowed, masks.causal(query_len, key.shape[2], query.device)[None, None])
         weights = self.softmax(scores, allowed)
         if hear is not None:
-            hear(slice(0, len(weights)), weights)
+            hear(slice(0, weights.shape[0] * num_heads), weights.flatten(0, 1))
         return F.dropout(weights, dropout) @ value
 
 
@@ -149,15 +149,7 @@ class Batched(nn.Module):
         key, value = share_heads(key, num_heads), share_heads(value, num_heads)
         if causal:
             allowed = masks.both(allowed, masks.causal(query_len, key.shape[2], query.device)[None, None])
-        blind = None
-        penalty = None if bias is None else _lifted(bias).to(query.dtype)
-        if allowed is not None:
-            sees_something = allowed.any(-1, keepdim=True)
-            blind = None if sees_something.all() else ~sees_something
-            # The lowest finite number takes every score's place, for nothing that is added to it can be seen.
-            lowest = torch.finfo(query.dtype).min
-            penalty = query.new_zeros(()) if penalty is None else penalty
-            penalty = torch.where(allowed, penalty, lowest)
+        penalty, blind = _penalties(query, allowed, bias)
         with torch.autocast(query.device.type, enabled=False):
             return _BatchedProducts.apply(query, key, value, penalty, blind)
 
@@ -171,12 +163,7 @@ class _BatchedProducts(torch.autograd.Function):
     ) -> Tensor:
         batch, heads, query_len, head_dim = query.shape
         query, key, value = (x.flatten(0, 1).contiguous() for x in (query, key, value))
-        if penalty is None:
-            scores = torch.bmm(query, key.mT).mul_(head_dim**-0.5)
-        else:
-            penalty = penalty.expand(batch, heads, -1, -1).flatten(0, 1)
-            scores = torch.baddbmm(penalty, query, key.mT, alpha=head_dim**-0.5)
-        weights = torch.softmax(scores, -1, out=scores)
+        weights = _weights(query, key, _in_one_row(penalty, batch, heads))
         if blind is not None:
             weights.unflatten(0, (batch, heads)).masked_fill_(blind, 0.0)
         context.save_for_backward(query, key, value, weights)
@@ -198,7 +185,10 @@ class _BatchedProducts(torch.autograd.Function):
 
 
 class Telling(nn.Module):
-    """The exact kernel for those who must hear the weights and not keep them: a few sequences at a time, no gradient."""
+    """For those who must hear the weights and not keep them: a few heads at a time, as many as a CPU's cache holds.
+
+    Where there will be a gradient, or the device is none that gains by it, the exact kernel does the work.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -216,23 +206,61 @@ class Telling(nn.Module):
         causal: bool = False,
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query head_dim"]:
-        options = {"causal": causal, "dropout": dropout}
-        if torch.is_grad_enabled() or query.device.type != "cpu":
-            return self.exact(query, key, value, allowed=allowed, bias=bias, hear=hear, **options)
-        bias = None if bias is None else _lifted(bias)
+        if dropout or causal or torch.is_grad_enabled() or query.device.type != "cpu":
+            how: dict[str, Any] = {"allowed": allowed, "bias": bias, "causal": causal, "dropout": dropout}
+            return self.exact(query, key, value, hear=hear, **how)
+        batch, heads, query_len, head_dim = query.shape
+        penalty, blind = _penalties(query, allowed, bias)
+        lots = [_in_one_row(x, batch, heads) for x in (penalty, blind)]
+        query, key, value = (
+            x.flatten(0, 1).contiguous() for x in (query, share_heads(key, heads), share_heads(value, heads))
+        )
         mixed = torch.empty_like(query)
-        at_once = max(1, CACHED_SCORES // max(1, query.shape[1] * query.shape[2] * key.shape[2]))
-        for first in range(0, len(query), at_once):
-            rows = slice(first, first + at_once)
-            some = {"allowed": _rows(allowed, rows), "bias": _rows(bias, rows)}
-            mixed[rows] = self.exact(
-                query[rows], key[rows], value[rows], hear=lambda _, w, rows=rows: hear(rows, w), **some, **options
-            )
-        return mixed
+        at_once = max(1, CACHED_SCORES // max(1, query_len * key.shape[1]))
+        with torch.autocast("cpu", enabled=False):
+            for first in range(0, len(query), at_once):
+                rows = slice(first, first + at_once)
+                added, hidden = (None if lot is None else lot[rows] for lot in lots)
+                weights = _weights(query[rows], key[rows], added)
+                if hidden is not None:
+                    weights.masked_fill_(hidden, 0.0)
+                hear(rows, weights)
+                torch.bmm(weights, value[rows], out=mixed[rows])
+        return mixed.view(batch, heads, query_len, head_dim)
 
 
-def _rows(x: Float[Tensor, "#batch ..."] | Bool[Tensor, "#batch ..."] | None, rows: slice) -> Tensor | None:
-    return x if x is None or len(x) == 1 else x[rows]
+def _in_one_row(x: Tensor | None, batch: int, heads: int) -> Tensor | None:
+    return None if x is None else x.expand(batch, heads, -1, -1).flatten(0, 1)
+
+
+def _penalties(
+    query: Float[Tensor, "batch heads query head_dim"],
+    allowed: Bool[Tensor, "#batch #heads #query key"] | None,
+    bias: Float[Tensor, "*#lead #heads #query key"] | None,
+) -> tuple[Float[Tensor, "#batch #heads #query key"] | None, Bool[Tensor, "#batch #heads #query 1"] | None]:
+    """What is added to the scores, and which rows see nothing, if there are any."""
+    penalty = None if bias is None else _lifted(bias).to(query.dtype)
+    if allowed is None:
+        return penalty, None
+    sees_something = allowed.any(-1, keepdim=True)
+    # The lowest finite number takes every score's place, for nothing that is added to it can be seen.
+    lowest = torch.finfo(query.dtype).min
+    penalty = torch.where(allowed, query.new_zeros(()) if penalty is None else penalty, lowest)
+    return penalty, None if sees_something.all() else ~sees_something
+
+
+def _weights(
+    query: Float[Tensor, "rows query head_dim"],
+    key: Float[Tensor, "rows key head_dim"],
+    penalty: Float[Tensor, "rows #query key"] | None,
+) -> Float[Tensor, "rows query key"]:
+    """softmax(query · keyᵀ / √head_dim + penalty), in one piece of memory."""
+    scale = query.shape[-1] ** -0.5
+    if penalty is None:
+        scores = torch.bmm(query, key.mT).mul_(scale)
+    else:
+        scores = torch.baddbmm(penalty, query, key.mT, alpha=scale)
+    return torch.softmax(scores, -1, out=scores)
 
 
 class Auto(nn.Module):

@@ -55,14 +55,14 @@ class Block(nn.Module):
         witness = self.reduction.witness(tokens)
         x = self.around_attention(tokens.x, lambda h: self.attention(h, **own, witness=witness), tokens.real)
         tokens = self.reduction(tokens._replace(x=x), witness)
+        x, real = tokens.x, tokens.real
         if self.cross is not None and self.around_cross is not None:
             cross, seen = self.cross, cache.cross if cache is not None and cache.cross is not None else context
             if seen is None:
                 # Without it the same attention would look at its own sequence, future included, and nobody would know.
                 raise DataError("these blocks look across at a context: give one, or a cache that was made with one")
-            x = self.around_cross(tokens.x, lambda h: cross(h, seen, allowed=context_allowed, seats=seats), tokens.real)
-            tokens = tokens._replace(x=x)
-        return tokens._replace(x=self.around_feedforward(tokens.x, self.feedforward, tokens.real))
+            x = self.around_cross(x, lambda h: cross(h, seen, allowed=context_allowed, seats=seats), real)
+        return tokens._replace(x=self.around_feedforward(x, self.feedforward, real))
 
 
 class Stack(nn.Module):

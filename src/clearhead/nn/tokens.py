@@ -123,16 +123,23 @@ class Witness:
         """Whether it must be told the weights, which not every kernel has."""
         self.keys: Float[Tensor, "batch kv_heads time head_dim"] | None = None
         self._share = tokens.present / tokens.numbers[:, None].clamp(min=LEAST)
+        self._num_heads = 1
         self._received: list[Float[Tensor, "some time"]] = []
 
-    def hear(self, rows: slice, weights: Float[Tensor, "some heads time time"]) -> None:
-        """Take note of what some sequences, in order, looked at."""
+    def see(self, keys: Float[Tensor, "batch kv_heads time head_dim"], num_heads: int) -> None:
+        """Take note of the keys, and of how many heads are going to look."""
+        self.keys, self._num_heads = keys, num_heads
+
+    def hear(self, rows: slice, weights: Float[Tensor, "some time time"]) -> None:
+        """Take note of what some heads, in order, looked at; they are counted through all sequences."""
+        heads = torch.arange(rows.start, rows.start + len(weights), device=weights.device)
+        sequences = heads // self._num_heads
         # A sum over hundreds of small numbers: not in the narrow format, whatever the products are computed in.
         with torch.autocast(weights.device.type, enabled=False):
-            seen = self._share[rows, None, None, :].to(weights.dtype) @ weights
-        self._received.append(seen[:, :, 0].mean(1).to(self._share.dtype))
+            seen = torch.bmm(self._share[sequences, None].to(weights.dtype), weights)[:, 0]
+        self._received.append(seen.to(self._share.dtype))
 
     @property
     def received(self) -> Float[Tensor, "batch time"]:
         """The mean weight that each token got, over heads and over the tokens that looked, padding left out."""
-        return torch.cat(self._received)
+        return torch.cat(self._received).unflatten(0, (-1, self._num_heads)).mean(1)
