@@ -53,8 +53,9 @@ def main() -> None:
     parser.add_argument("--model", type=Path, help="a language model; if none is given, one with random weights")
     parser.add_argument("--length", type=int, default=1000)
     parser.add_argument("--context", type=int, default=256)
-    parser.add_argument("--dim", type=int, default=128)
-    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--dim", type=int, default=384, help="as nanoGPT has it where it sees 256 characters")
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--heads", type=int, default=6)
     parser.add_argument("--positions", default="rotary")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
@@ -117,8 +118,8 @@ def loaded(asked: argparse.Namespace) -> Gpt:
     if asked.model is not None:
         return load_as(LoadedGpt, asked.model, "cpu").model
     torch.manual_seed(0)
-    shape = {"dim": asked.dim, "ff_dim": 4 * asked.dim, "num_layers": asked.layers, "positions": asked.positions}
-    return Gpt(GptConfig(vocab_size=VOCAB, max_len=asked.context, **shape)).eval()
+    shape = {"dim": asked.dim, "ff_dim": 4 * asked.dim, "num_layers": asked.layers, "num_heads": asked.heads}
+    return Gpt(GptConfig(vocab_size=VOCAB, max_len=asked.context, positions=asked.positions, **shape)).eval()
 
 
 if __name__ == "__main__":

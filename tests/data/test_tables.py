@@ -135,6 +135,16 @@ def test_bad_bytes_spoil_one_row_only(tmp_path: Path) -> None:
         assert [(row.line, row.reason) for row in rows(tmp_path / name)] == [(2, Reason.BAD_ENCODING), (3, Reason.KEPT)]
 
 
+def test_control_characters_become_spaces_and_are_told(tmp_path: Path) -> None:
+    for name, text in (("a.tsv", "text\tlabel\ngo\x10od\tpos\n"), ("a.csv", "text,label\ngo\x00od,pos\n")):
+        table = open_table(write(tmp_path / name, text), ("text", "label"), None, list(TABLES))
+        assert [row.values for row in table.rows()] == [("go od", "pos")]
+        assert table.notes() == [f"{tmp_path / name}: control characters in 1 lines were replaced by spaces"]
+    (tmp_path / "folder" / "pos").mkdir(parents=True)
+    write(tmp_path / "folder" / "pos" / "a.txt", "go\x10od")
+    assert [row.values for row in rows(tmp_path / "folder")] == [("go od", "pos")]
+
+
 def test_lines_are_one_text_each(tmp_path: Path) -> None:
     path = write(tmp_path / "a.txt", "one\ttwo\nthree\n")
     assert [row.values for row in rows(path, ("text",))] == [("one\ttwo",), ("three",)]

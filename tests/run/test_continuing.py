@@ -152,3 +152,33 @@ def test_a_misspelt_option_is_met_with_the_nearest() -> None:
 
 def test_no_prompts_give_no_texts() -> None:
     assert made().generate([]) == []
+
+
+def test_heads_are_heard_while_a_text_is_read() -> None:
+    model = made()
+    found = model.inspect("to be or no")
+    assert found.tape.kinds == ["decoder"]
+    assert [look.weights.shape for look in found.tape.of("decoder")] == [(1, 2, 11, 11)] * 2
+    assert found.view["model"]["kind"] == "gpt"
+    assert (found.view["texts"], len(found.view["generation"]["steps"])) == (
+        {"source": "to be or no", "target": None},
+        11,
+    )
+    led = model.inspect("to be", " or no")
+    assert (led.translation, led.view["texts"]["target"]) == (" or no", " or no")
+    assert led.loss == pytest.approx(found.loss)
+    assert model.inspect("to be or no", ablate=["decoder.0"]).loss != pytest.approx(found.loss)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "there is nothing to look at: the text is empty"),
+        ("to be, or not to be", "the text has 19 tokens, and this model sees at most 12 at once: shorten it"),
+        ("zü", "the prompt has a character that this model has never seen: 'z' (character 1)"),
+    ],
+)
+def test_a_text_that_cannot_be_looked_at_is_refused(text: str, message: str) -> None:
+    with pytest.raises(DataError) as error:
+        made().inspect(text)
+    assert str(error.value) == message

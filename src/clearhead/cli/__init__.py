@@ -19,7 +19,7 @@ from clearhead.errors import INTERNAL_ERROR, INTERRUPTED, ClearheadError, Storag
 from clearhead.version import VERSION
 
 VERBS = (
-    "demo", "train", "translate", "classify", "generate", "score", "inspect", "info", "average", "pack", "data",
+    "demo", "train", "translate", "classify", "fill", "generate", "score", "inspect", "info", "average", "pack", "data",
     "bench",
 )  # fmt: skip
 """Every verb, in the order in which a newcomer needs them."""

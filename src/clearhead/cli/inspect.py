@@ -33,7 +33,7 @@ Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative=()
 
 
 def inspect(
-    model: Path,
+    model: str | None = None,
     text: str | None = None,
     /,
     *,
@@ -62,6 +62,8 @@ def inspect(
 
     clearhead inspect runs/de-en "Ein Mann fährt Rad." --out page.html
 
+    clearhead inspect "我吃了一个苹果。" --out page.html
+
     clearhead inspect runs/de-en "Ein Mann fährt Rad." --ablate decoder.2.cross.5 encoder.0
 
     clearhead inspect runs/fashion-vit shoe.png --png heads.png --reduce merge --r 8 --trail merged.png
@@ -70,12 +72,12 @@ def inspect(
 
     clearhead inspect runs/de-en --prune decoder.2.cross.5 encoder.0.self.1 --out models/smaller
 
-    Heads and layers are counted from 0.
+    Heads and layers are counted from 0. Without a model the built-in one is used, or the one in CLEARHEAD_MODEL.
 
     Parameters
     ----------
     model
-        A model or run directory.
+        A model or run directory; left out, the built-in model is looked into.
     text
         What to translate while looking, or the picture to look at; after -- if it begins with a dash.
     target
@@ -115,21 +117,22 @@ def inspect(
     other_files = {**{flag: path for flag, path in given.items() if flag != "--out"}, "--trail": trail}
     if prune is not None:
         _refuse("--prune", {"--importance": importance or None, "--on": on, **about_a_text, **other_files})
-        _prune(model, prune, out)
+        _prune(_home(model), prune, out)
     elif importance:
         _refuse("--importance", {**about_a_text, **other_files})
-        _weigh(model, on, split, limit, beam, out or Path("importance.tsv"), device)
+        _weigh(_home(model), on, split, limit, beam, out or Path("importance.tsv"), device)
     else:
-        _refuse("a text", {"--on": on, "--split": split, "--limit": limit})
         if text is None:
-            raise UsageError('say what to look at: clearhead inspect MODEL "a text" (or --importance, or --prune)')
+            model, text = _told_apart(model)
+        _refuse("a text", {"--on": on, "--split": split, "--limit": limit})
         _refuse_endings(given)
+        home = _home(model)
         with show.waiting("looking"):
             from clearhead.run.classifying import LoadedClassifier
             from clearhead.run.seeing import LoadedVit
             from clearhead.run.using import load
 
-            loaded = load(model, device)
+            loaded = load(home, device)
         if isinstance(loaded, LoadedVit):
             _refuse("a picture", {"--target": target, "--beam": beam, "--out": out})
             make_fewer(loaded, reduce, r, threshold)
@@ -140,6 +143,29 @@ def inspect(
                 _refuse(f"a {loaded.model.config.kind}", fewer)
             make_fewer(loaded, reduce, r, threshold)
             _look(loaded, model, text, target, given, head, ablate or [], beam, trail)
+
+
+def _told_apart(word: str | None) -> tuple[None, str]:
+    """A lone word is the text for the built-in model, unless it is a model and the text was forgotten."""
+    try:
+        is_path = word is not None and Path(word).exists()
+    except OSError:
+        # Too long for a name: a text.
+        is_path = False
+    if word is None or is_path:
+        raise UsageError('say what to look at: clearhead inspect [MODEL] "a text" (or --importance, or --prune)')
+    return None, word
+
+
+def _home(model: str | None) -> Path:
+    """Where the model is that is meant; whoever named none is told which it is."""
+    if model is not None:
+        return Path(model)
+    from clearhead.run.built_in import default_model
+
+    path = default_model()
+    show.note(f"no model named, so this is {path}")
+    return path
 
 
 def _refuse(mode: str, useless: dict[str, Any]) -> None:
@@ -177,7 +203,7 @@ def _look_at_picture(
 
 def _look(
     loaded: Any,
-    model: Path,
+    model: str | None,
     text: str,
     target: str | None,
     given: dict[str, Path | None],
@@ -202,7 +228,8 @@ def _look(
     wanted = [path for path in given.values() if path is not None]
     for path in wanted:
         found.save(path, heads=head)
-        show.note(f"wrote {path}")
+        is_page = path.suffix.lower() == ".html"
+        show.note(f"wrote {path}" + (f"; open it in a browser: {show.address(path)}" if is_page else ""))
     if trail is not None:
         wanted.append(found.save_trail(trail))
         show.note(f"wrote {trail}")
@@ -212,8 +239,8 @@ def _look(
             show.note(advice)
     if not wanted and not ablate:
         _table(found)
-        again = f"{show.program()} inspect {shlex.quote(str(model))} {shlex.quote(text)} --out page.html"
-        show.note(f"\nto look for yourself:  {again}")
+        again = shlex.join([*([] if model is None else [model]), text])
+        show.note(f"\nto look for yourself:  {show.program()} inspect {again} --out page.html")
 
 
 def _say(whole: Inspection, found: Inspection, ablate: Sequence[str], *, is_led: bool) -> None:
@@ -232,10 +259,12 @@ WORDS = {
     "previous": "looks one back",
     "next": "looks one ahead",
     "self": "looks at itself",
+    "near": "looks nearby",
     "first": "looks at the beginning",
     "last": "looks at the end",
     "punctuation": "looks at punctuation",
     "diagonal": "follows word by word",
+    "peak": "looks at one place at a time",
     "everywhere": "looks everywhere",
 }
 """Labels in plain words."""
@@ -253,6 +282,9 @@ def _table(found: Inspection) -> None:
         for head in found.view["heads"]
         if head["label"] is not None
     ]
+    if not rows:
+        show.note("no head has a clear habit in this sentence")
+        return
     show.table("heads with a clear habit in this sentence", ("head", "habit", "share"), rows)
 
 

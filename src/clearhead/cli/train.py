@@ -45,6 +45,7 @@ KINDS: dict[str, Kind] = {
     "classifier": Kind(
         LABELLED, "--tsv FILE (its first line names the columns: text, label), --csv, --jsonl, --folder"
     ),
+    "bert": Kind(("text", "validation_text"), "--text FILE, with a document a line"),
     "gpt": Kind(("text", "validation_text"), "--text FILE"),
     "vit": Kind(PICTURES, "--pictures FOLDER, with a folder for each class in it"),
 }
@@ -102,13 +103,13 @@ def train(
     Parameters
     ----------
     what
-        A recipe, a config file, a run to go on with, or a kind of model (translator, classifier, gpt, vit) to size.
+        A recipe such as numbers, a config file, a run to go on with, or a kind: translator, classifier, bert, gpt, vit.
     source
         Text in the source language, one sentence a line; plain or .gz.
     target
         Its translation, line by line.
     tsv
-        Instead of two files: source and target in two tab-separated columns; or texts in columns named text and label.
+        Instead of two files: source and target between tabs; for a classifier text and label, named in the first line.
     validation_source
         Source text to validate on; without it some pairs are held out.
     validation_target
@@ -128,7 +129,7 @@ def train(
     validation_folder
         Such texts to validate on.
     text
-        Any text, to train a gpt on; plain or .gz.
+        Any text, to train a gpt on, or one with a document a line for a bert; plain or .gz.
     validation_text
         A text to validate on; without it the last tenth is kept for that.
     pictures

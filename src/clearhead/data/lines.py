@@ -145,6 +145,15 @@ class TextFile:
                 raise StorageError(f"{self.path} cannot be read after line {self.num_lines}: {error}") from None
 
 
+def without_controls(text: str) -> str:
+    r"""A text with a space in the place of NUL and its like.
+
+    >>> without_controls("good\x10 film\tand\r")
+    'good  film\tand '
+    """
+    return text if text.isprintable() else _CONTROL.sub(" ", text)
+
+
 def open_bytes(path: Path) -> io.BufferedReader:
     """Open a regular file for reading, or say in one line why that is not possible."""
     try:

@@ -210,6 +210,16 @@ SETS: dict[str, NamedSet] = {
             SetFile("cmn.hans.txt", "9da1af87e3e61650aa38595e60baef3a4e3a18ed239a7ef4a764c0a87c7ddeff", 4_151_351),
         ),
     ),
+    "imdb": NamedSet(
+        "film reviews: 25,000 to train and 25,000 to test, each neg or pos, and 50,000 without a label",
+        "none stated; cite Maas et al. 2011",
+        "ai.stanford.edu/~amaas/data/sentiment, its files as rows of label, rating, id and text",
+        (
+            SetFile("train.tsv", "c352e588e2d7ee17d08cf4371d54a5dc4e6f85644f7835bb1963d9885efce57f", 33_440_356),
+            SetFile("test.tsv", "8fe9a5b271464205ca3811b512af50d5bdd483d3a48f5b8ab6830a472671d690", 32_658_485),
+            SetFile("unsup.tsv", "c29442611ea186a847be38fb652c45fcb856da7f8d2dd84501280c3fba4950fc", 67_245_705),
+        ),
+    ),
     "tinyshakespeare": NamedSet(
         "40,000 lines of Shakespeare: 1,115,394 characters",
         "public domain text",

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from clearhead.data.lines import TextFile
+from clearhead.data.lines import TextFile, without_controls
 from clearhead.data.reasons import Reason
 from clearhead.errors import ConfigError, DataError, MissingInputError, choose
 
@@ -62,6 +62,19 @@ class OneFile:
     def __init__(self, path: Path, columns: Sequence[Column]) -> None:
         self.path, self.columns = path, columns
         self.file = TextFile(path)
+        self._num_cleaned = 0
+
+    def lines(self) -> Iterator[str | Reason]:
+        """Every line as text, with spaces in the place of control characters, or as what is wrong with it.
+
+        A label does not become wrong by one odd character in its text, and no text may be missing from a score.
+        """
+        self._num_cleaned = 0
+        for raw in self.file.raw_lines():
+            line = _decoded(raw)
+            clean = line if isinstance(line, Reason) else without_controls(line)
+            self._num_cleaned += clean != line
+            yield clean
 
     def where(self, line: int) -> str:
         return f"{self.path} line {line:,}"
@@ -70,7 +83,8 @@ class OneFile:
         return self.file.digest()
 
     def notes(self) -> list[str]:
-        return self.file.notes()
+        cleaned = f"{self.path}: control characters in {self._num_cleaned:,} lines were replaced by spaces"
+        return [*self.file.notes(), *([cleaned] if self._num_cleaned else [])]
 
     @property
     def share_read(self) -> float:
@@ -98,7 +112,7 @@ class Lines(OneFile):
     """One text a line, and nothing else in it."""
 
     def rows(self) -> Iterator[Row]:
-        for number, line in enumerate(self.file.lines(), start=1):
+        for number, line in enumerate(self.lines(), start=1):
             yield Row(number, (), line) if isinstance(line, Reason) else Row(number, (line,))
 
 
@@ -106,7 +120,7 @@ class TabSeparatedRows(OneFile):
     """Columns between tabs; quotes mean nothing."""
 
     def rows(self) -> Iterator[Row]:
-        lines = self.file.lines()
+        lines = self.lines()
         header: list[str] = []
         if self.has_header:
             first = next(lines, "")
@@ -148,7 +162,7 @@ class CommaSeparatedRows(OneFile):
             line = reader.line_num + 1
 
     def _lines(self, broken: list[Reason]) -> Iterator[str]:
-        for line in self.file.lines():
+        for line in self.lines():
             if isinstance(line, Reason):
                 broken.append(line)
             yield "\n" if isinstance(line, Reason) else f"{line}\n"
@@ -161,7 +175,7 @@ class JsonLines(OneFile):
         for column in self.columns:
             if isinstance(column, int):
                 raise ConfigError(f"{self.path} has keys, not numbered columns: name one instead of {column}")
-        for number, line in enumerate(self.file.lines(), start=1):
+        for number, line in enumerate(self.lines(), start=1):
             if isinstance(line, Reason):
                 yield Row(number, (), line)
             elif not line.strip():
@@ -212,9 +226,10 @@ class Folder:
                 raise DataError(
                     f"{self.path / file} is not in the folder of a class: {self.path}/CLASS/{file} is wanted"
                 )
-            lines = list(TextFile(self.path / file).lines()) if (self.path / file).stat().st_size else []
+            has_text = (self.path / file).stat().st_size > 0
+            lines = [_decoded(raw) for raw in TextFile(self.path / file).raw_lines()] if has_text else []
             bad = next((line for line in lines if isinstance(line, Reason)), None)
-            text = "\n".join(line for line in lines if isinstance(line, str))
+            text = "\n".join(without_controls(line) for line in lines if isinstance(line, str))
             yield Row(number, (text, file.parts[0])[: len(self.columns)]) if bad is None else Row(number, (), bad)
 
     def where(self, line: int) -> str:
@@ -255,6 +270,15 @@ def open_table(path: Path, columns: Sequence[Column], kind: str | None, kinds: S
         known = ", ".join(kinds)
         raise ConfigError(f"what kind of file is {path}? Its name does not tell: set data.kind to one of {known}")
     return choose(TABLES, kind, "kind of file")(path, columns)
+
+
+def _decoded(raw: bytes | Reason) -> str | Reason:
+    if isinstance(raw, Reason):
+        return raw
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        return Reason.BAD_ENCODING
 
 
 def _row(number: int, fields: Sequence[str], places: Sequence[int]) -> Row:

@@ -32,7 +32,6 @@ WORDS = {
     Reason.EMPTY: "empty",
     Reason.TOO_LONG: "too long",
     Reason.BAD_ENCODING: "not valid UTF-8",
-    Reason.CONTROL: "holding NUL or another character that is not text",
     Reason.DUPLICATE: "the same as an earlier one",
     Reason.MISSING_COLUMN: "without the wanted column or key",
 }

@@ -16,6 +16,7 @@ from clearhead.config import build
 from clearhead.data.cutting import LongTexts, long_texts
 from clearhead.data.examples import Integers
 from clearhead.data.labelled import framed
+from clearhead.data.lines import without_controls
 from clearhead.errors import DataError
 from clearhead.models.classifier import Classifier, joined
 from clearhead.models.reduction import ReduceConfig, reduce_tokens
@@ -110,8 +111,8 @@ class LoadedClassifier:
             yield Classified(self.labels[int(probs.argmax())], float(probs.max()), shares, len(tokens), read)
 
     def _encode(self, texts: Sequence[str], numbers: Sequence[int]) -> list[Integers]:
-        # As in training, where a text is one line.
-        flat = [" ".join(text.split("\n")).strip() for text in texts]
+        # As in training, where a text is one line without control characters.
+        flat = [without_controls(" ".join(text.split("\n"))).strip() for text in texts]
         for number, text in zip(numbers, flat, strict=True):
             try:
                 check_encodable([text])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,28 +13,34 @@ import torch
 
 from clearhead.checkpoint import write_tensors
 from clearhead.config import read_toml
-from clearhead.errors import DataError, UsageError
+from clearhead.errors import DataError, UnavailableError, UsageError
 from clearhead.generate.settings import GenerationConfig
 from clearhead.inspection.ablation import ablated
 from clearhead.inspection.generation import Diary, endings, forced_steps, tree
-from clearhead.inspection.names import Head, meant, named_heads
+from clearhead.inspection.names import Head, heard, meant, named_heads
 from clearhead.inspection.overlays import draw_trail_on_words
 from clearhead.inspection.page import write_page
 from clearhead.inspection.pictures import draw_heads
 from clearhead.inspection.record import SIDES, Forced, Tape, teacher_forced
 from clearhead.inspection.trail import Trail
 from clearhead.inspection.view import Facts, Generation, View, build_view, stacked
+from clearhead.inspection.widget import framed_page, inspection_widget
 from clearhead.run.translating import LoadedTranslator
 from clearhead.storage import storage_error, write_text
 from clearhead.text.specials import EOS_ID
 
 BERTVIZ = {"encoder": "encoder_attention", "decoder": "decoder_attention", "cross": "cross_attention"}
 """What bertviz calls each kind of attention in its functions."""
+ONE_LINE = 60
+"""Letters of both texts up to which a picture has them in one line."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inspection:
-    """What a translator's heads looked at while it translated one text, or was led to a target."""
+    """What a translator's heads looked at while it translated one text, or was led to a target.
+
+    As the last line of a notebook cell it is the page, live in the cell and saved with the notebook.
+    """
 
     view: View
     """Everything, as one JSON object; see docs/view-format.md."""
@@ -70,16 +77,21 @@ class Inspection:
             raise storage_error(path, error) from error
         return path
 
+    def __repr__(self) -> str:
+        return f"Inspection({self.view['texts']['source']!r} → {self.translation!r})"
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
+        """What a notebook shows: a widget, or where anywidget is missing the page in a frame."""
+        try:
+            shown = inspection_widget(self.view)._repr_mimebundle_(**options)
+        except UnavailableError:
+            shown = None
+        return shown or {"text/plain": repr(self), "text/html": framed_page(self.view)}
+
     @property
     def heads(self) -> list[Head]:
         """The heads that were heard."""
-        stack = {"cross": "decoder"}
-        return [
-            Head(look.kind, look.layer, number, stack.get(look.kind, look.kind))
-            for kind in self.tape.kinds
-            for look in self.tape.of(kind)
-            for number in look.heads
-        ]
+        return heard(look for kind in self.tape.kinds for look in self.tape.of(kind))
 
 
 def inspect(
@@ -167,13 +179,17 @@ def _picture(found: Inspection, path: Path, heads: str) -> None:
     shown = [head for head in chosen if head.kind == kind]
     queries, keys = ([token.text for token in found.tape.tokens[side]] for side in SIDES[kind])
     layers = {look.layer: place for place, look in enumerate(found.tape.of(kind))}
+    # A row for each layer, where there are several.
+    by_layer = Counter(head.layer for head in shown)
+    texts = found.view["texts"]["source"], found.translation
     draw_heads(
         path,
         torch.stack([weights[layers[head.layer], head.number] for head in shown]),
         queries,
         keys,
         [head.name for head in shown],
-        f"{found.view['texts']['source']} → {found.translation}",
+        (" → " if sum(map(len, texts)) <= ONE_LINE else "\n→ ").join(texts),
+        max(by_layer.values()) if len(by_layer) > 1 else None,
     )
 
 

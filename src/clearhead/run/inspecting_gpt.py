@@ -46,7 +46,9 @@ def inspect_gpt(loaded: LoadedGpt, text: str, target: str | None = None, *, abla
     # What the model itself has chosen says nothing about how well it reads.
     given = Forced(forced.tape, forced.written[:-1], forced.log_probs[:-1])
     loss = given.loss if len(ids) > 1 else 0.0
-    return Inspection(view, target or tokenizer.decode(forced.written[-1:]), loss, forced.tape)
+    # As it is shown, for it may be a space, a line end or half a character.
+    foretold = tokenizer.pieces(forced.written[-1:])[0]
+    return Inspection(view, target or foretold, loss, forced.tape)
 
 
 @torch.no_grad()

@@ -18,7 +18,7 @@ from clearhead.evaluate import score
 from clearhead.generate.settings import GenerationConfig
 from clearhead.inspection.ablation import ablated, prune_heads
 from clearhead.inspection.names import all_heads
-from clearhead.inspection.pictures import draw_changes
+from clearhead.inspection.pictures import Changes, draw_changes
 from clearhead.nn.masks import real_tokens
 from clearhead.run.translating import LoadedTranslator
 from clearhead.storage import storage_error, sync, write_text
@@ -180,9 +180,9 @@ def save_importance(stem: Path, effects: Sequence[Effect]) -> list[Path]:
         write_text(tree, json.dumps(rows, indent=2) + "\n")
     except OSError as error:
         raise storage_error(stem, error) from error
-    draw_changes(
-        picture, {effect.name: effect.loss_change for effect in effects}, "loss without the head, minus with it"
-    )
+    losses = {effect.name: effect.loss_change for effect in effects}
+    scores = {effect.name: effect.bleu_change for effect in effects}
+    draw_changes(picture, [Changes("change of loss", losses, 1), Changes("change of BLEU", scores, -1, 2)])
     return [table, tree, picture]
 
 

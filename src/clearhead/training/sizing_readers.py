@@ -69,3 +69,53 @@ def _reads(tier: ReaderTier, max_tokens: int, memory: int) -> bool:
     layers = tier.num_layers * (4 * tier.dim**2 + 2 * tier.dim * tier.ff_dim)
     parameters = tier.vocab_size * tier.dim + layers
     return training_memory(parameters, tier.num_layers, tier.dim, tier.ff_dim, 0, max_tokens) < memory / 2
+
+
+@dataclass(frozen=True)
+class DocumentTier:
+    """What suits documents of up to `characters` in all, of which words are hidden, on a laptop."""
+
+    characters: float
+    vocab_size: int
+    dim: int
+    ff_dim: int
+    num_layers: int
+    max_len: int
+    epochs: float
+
+
+DOCUMENT_TIERS = (
+    DocumentTier(300_000, 1_000, 64, 256, 2, 64, 40),
+    DocumentTier(10_000_000, 8_000, 128, 512, 4, 128, 20),
+    DocumentTier(300_000_000, 16_000, 256, 1024, 4, 128, 8),
+    DocumentTier(float("inf"), 32_000, 512, 2048, 8, 128, 2),
+)
+
+
+def choose_masked_sizes(characters: NDArray[np.int32], memory: int) -> list[Choice]:
+    """Settings for a BERT from the lengths of its documents in characters, and the free memory in bytes."""
+    total = int(characters.sum(dtype=np.int64))
+    tier = next(tier for tier in DOCUMENT_TIERS if total <= tier.characters)
+    size = f"{total:,} characters"
+    tokens = total / CHARACTERS_A_TOKEN
+    layers = tier.num_layers * (4 * tier.dim**2 + 2 * tier.dim * tier.ff_dim)
+    sizes = tier.vocab_size * tier.dim + layers, tier.num_layers, tier.dim, tier.ff_dim, tier.vocab_size
+    fitting = (b for b in BUDGETS if tokens / b >= ENOUGH_BATCHES and training_memory(*sizes, b) < memory / 2)
+    budget = next(fitting, BUDGETS[-1])
+    steps = max(1, round(tokens / budget))
+    return [
+        Choice("tokenizer.kind", "bpe", "loses nothing, and needs no rules for any language"),
+        Choice("tokenizer.vocab_size", tier.vocab_size, f"{size}: more entries would be seen too rarely to be learned"),
+        Choice("model.dim", tier.dim, f"{size}: a wider model would not be filled in the time"),
+        Choice("model.ff_dim", tier.ff_dim, "four times the width"),
+        Choice("model.num_heads", 4, f"{tier.dim // 4} features a head"),
+        Choice("model.num_layers", tier.num_layers, "goes with the width"),
+        Choice("model.max_len", tier.max_len, "most of what tells a word stands near it"),
+        Choice("batches.max_tokens", budget, f"about {steps:,} batches a pass; {memory / 2**30:.1f} GiB are free"),
+        Choice("train.epochs", tier.epochs, f"about what {size} need"),
+        Choice("train.lr", 1e-3 if tier.dim < 256 else 7e-4, "the wider, the smaller"),
+        Choice("train.schedule", "linear", "falls to nothing by the end"),
+        Choice("train.warmup", min(1_000, steps), "one pass over small data, 1,000 steps at most"),
+        Choice("train.smoothing", 0.0, "nothing is to be smoothed where one word of many is asked for"),
+        Choice("train.validate_every", max(10, steps), "about once per pass"),
+    ]

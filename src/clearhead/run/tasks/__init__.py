@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from clearhead.run.task import Task
+from clearhead.run.tasks.bert import BertTask
 from clearhead.run.tasks.classifier import ClassifierTask
 from clearhead.run.tasks.gpt import GptTask
 from clearhead.run.tasks.translator import TranslatorTask
@@ -16,6 +17,7 @@ from clearhead.run.tasks.vit import VitTask
 TASKS: dict[str, Task[Any, Any, Any]] = {
     "translator": TranslatorTask(),
     "classifier": ClassifierTask(),
+    "bert": BertTask(),
     "gpt": GptTask(),
     "vit": VitTask(),
 }
