@@ -8,13 +8,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import Count, Device, Json, Model, Threads, Workers, use_threads
-from clearhead.cli.judging import score_classifier
+from clearhead.cli.flags import (
+    Count,
+    Device,
+    Json,
+    Model,
+    Reduce,
+    ReduceR,
+    ReduceThreshold,
+    Threads,
+    Workers,
+    use_threads,
+)
+from clearhead.cli.judging import score_classifier, score_pictures
 from clearhead.cli.perplexity import score_text
 from clearhead.cli.reading import read_lines
 from clearhead.errors import MissingInputError, UsageError
@@ -48,6 +59,9 @@ def score(
     png: Path | None = None,
     baseline: Annotated[bool, Parameter(negative="--no-baseline")] = True,
     min_accuracy: float | None = None,
+    reduce: Reduce = None,
+    r: ReduceR = None,
+    threshold: ReduceThreshold = None,
     as_json: Json = False,
     device: Device = "auto",
     threads: Threads = None,
@@ -58,6 +72,8 @@ def score(
     A classifier is scored on labelled texts: accuracy with its interval, F1, confusion, calibration, and beside it what
     a linear model over words and pairs of words reaches that has seen the same.
 
+    A Vision Transformer is scored on labelled pictures in the same way, but for the linear model.
+
     A language model is scored on a text instead: its perplexity per token, character and byte.
 
     clearhead score --model runs/de-en --source test.de --target test.en
@@ -67,6 +83,8 @@ def score(
     clearhead score --model runs/new --split test --against runs/old
 
     clearhead score --model runs/imdb --split test --png confusion.png
+
+    clearhead score --model runs/fashion-vit --split test --reduce merge --r 4
 
     clearhead score --model runs/shakespeare --text play.txt
 
@@ -83,7 +101,7 @@ def score(
     jsonl
         For a classifier: labelled texts, one JSON object a line.
     folder
-        For a classifier: labelled texts as files, in a folder for each label.
+        For a classifier: labelled texts as files, or for a vit pictures, in a folder for each label.
     text
         For a language model: a text to foretell, plain or .gz.
     hypotheses
@@ -118,7 +136,7 @@ def score(
     if save is not None and not save.parent.is_dir():
         raise MissingInputError(f"there is no directory {save.parent} to save {save.name} in")
     kind = None if model is None else _kind_of(model)
-    labelled = {"csv": csv, "jsonl": jsonl, "folder": folder}
+    labelled: dict[str, Any] = {"csv": csv, "jsonl": jsonl, "folder": folder}
     if model is not None and kind == "classifier":
         useless = {
             "--text": text, "--source": source, "--target": target, "--part": part, "--language": language,
@@ -128,8 +146,20 @@ def score(
         files = {kind: path for kind, path in {"tsv": tsv, **labelled}.items() if path is not None}
         return score_classifier(
             model, files, split, limit, useless, against=against, png=png, save=save, baseline=baseline,
-            min_accuracy=min_accuracy, as_json=as_json, device=device,
+            min_accuracy=min_accuracy, as_json=as_json, device=device, fewer=(reduce, r, threshold),
         )  # fmt: skip
+    if model is not None and kind == "vit":
+        useless = {
+            "--tsv": tsv, "--csv": csv, "--jsonl": jsonl, "--text": text, "--source": source, "--target": target,
+            "--part": part, "--language": language, "--like": like, "--beam": beam, "--min-bleu": min_bleu,
+            "--workers": workers,
+        }  # fmt: skip
+        use_threads(threads)
+        return score_pictures(
+            model, folder, split, limit, useless, against=against, png=png, save=save, min_accuracy=min_accuracy,
+            as_json=as_json, device=device, fewer=(reduce, r, threshold),
+        )  # fmt: skip
+    labelled |= {"reduce": reduce, "r": r, "threshold": threshold}
     for flag, value in {**labelled, "png": png, "min-accuracy": min_accuracy}.items():
         if value is not None:
             raise UsageError(f"--{flag} is for classifiers, and this is none: leave it out")

@@ -27,7 +27,11 @@ def load(path: str | Path | None = None, device: str = "auto") -> Any:
 
 def load_as(wanted: type[Loaded], path: str | Path | None = None, device: str = "auto") -> Loaded:
     """The same for those who can use one kind only: another kind is met with the command that it is for."""
-    loaded = load(path, device)
+    return used_as(wanted, load(path, device), path)
+
+
+def used_as(wanted: type[Loaded], loaded: Any, path: str | Path | None = None) -> Loaded:
+    """What was loaded, if it is of the kind that is wanted."""
     if not isinstance(loaded, wanted):
         kind = loaded.model.config.kind
         raise UsageError(f"{path or default_model()} is a {kind}: use clearhead {TASKS[kind].verb}")
