@@ -64,6 +64,7 @@ def _check_possible(config: TranslatorConfig) -> None:
         "tie": config.tie,
         "num_kv_heads": config.num_kv_heads or config.num_heads,
         "window": config.window,
+        "output_bias": config.output_bias,
     }
     needed = {
         "norm": "layer",
@@ -71,6 +72,7 @@ def _check_possible(config: TranslatorConfig) -> None:
         "tie": "all",
         "num_kv_heads": config.num_heads,
         "window": None,
+        "output_bias": False,
     }
     if given != needed or config.residual == "none" or config.feedforward == "swiglu":
         different = next(name for name in needed if given[name] != needed[name]) if given != needed else "residual"
