@@ -6,26 +6,32 @@ A new optimizer is one function and one line in OPTIMIZERS.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from clearhead.nn.embedding import OutputLayer, TokenEmbedding
+from clearhead.nn.positions import Positions
+from clearhead.nn.stacks import Stack
+from clearhead.training.distributed import SOLO, Team
+
+if TYPE_CHECKING:
+    from clearhead.training.settings import TrainConfig
 
 Optimizer = torch.optim.Optimizer
 Betas = tuple[float, float]
 
 
-def adam(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float) -> Optimizer:
+def adam(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, team: Team = SOLO) -> Optimizer:
     """Adam as in the paper; weight decay, if any, is added to the gradient."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     return torch.optim.Adam(parameters, lr=0.0, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)
 
 
-def adamw(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float) -> Optimizer:
+def adamw(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, team: Team = SOLO) -> Optimizer:
     """Adam with decoupled weight decay, on matrices only: norms and biases are left alone."""
     trained = [p for p in model.parameters() if p.requires_grad]
     groups = [
@@ -35,14 +41,14 @@ def adamw(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float) ->
     return torch.optim.AdamW([group for group in groups if group["params"]], lr=0.0, betas=betas, eps=eps, fused=True)
 
 
-def muon(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float) -> Optimizer:
+def muon(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, team: Team = SOLO) -> Optimizer:
     """Muon for the matrices inside the layers, AdamW for embeddings, output, norms and biases."""
     tables = {id(table.weight) for table in model.modules() if isinstance(table, TokenEmbedding | OutputLayer)}
     trained = [p for p in model.parameters() if p.requires_grad]
     matrices = [p for p in trained if p.ndim == 2 and id(p) not in tables]
     inside = {id(p) for p in matrices}
     others = [p for p in trained if id(p) not in inside]
-    return Muon(matrices, others, betas=betas, eps=eps, weight_decay=weight_decay)
+    return Muon(matrices, others, betas=betas, eps=eps, weight_decay=weight_decay, team=team)
 
 
 MOMENTUM = 0.95
@@ -51,16 +57,24 @@ MOMENTUM = 0.95
 class Muon(Optimizer):
     """Momentum whose update is made orthogonal, so that every direction of a matrix moves alike (Jordan et al. 2024).
 
-    `torch.optim.Muon` takes one matrix at a time and works in bfloat16, which many CPUs only emulate; here matrices of
-    one shape are stacked, and worked on in their own precision. The rate is scaled so that an update is as large as
-    Adam's would be: one learning rate serves both halves (Liu et al. 2025, arXiv 2502.16982).
+    `torch.optim.Muon` works in bfloat16, which many CPUs only emulate, and every process does all of it; here matrices
+    keep their own precision, and a team shares them out. The rate is scaled so that an update is as large as Adam's
+    would be: one learning rate serves both halves (Liu et al. 2025, arXiv 2502.16982).
     """
 
     def __init__(
-        self, matrices: Iterable[Tensor], others: Iterable[Tensor], *, betas: Betas, eps: float, weight_decay: float
+        self,
+        matrices: Iterable[Tensor],
+        others: Iterable[Tensor],
+        *,
+        betas: Betas,
+        eps: float,
+        weight_decay: float,
+        team: Team = SOLO,
     ) -> None:
         super().__init__([{"params": list(matrices)}], {"lr": 0.0, "weight_decay": weight_decay})
         self._adam = torch.optim.AdamW(list(others), lr=0.0, betas=betas, eps=eps, weight_decay=0.0, fused=True)
+        self._team = team
         # One memory and one list of groups, so that schedules and checkpoints see a single optimizer.
         self._adam.state = self.state
         self._matrices = self.param_groups[0]
@@ -70,29 +84,47 @@ class Muon(Optimizer):
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Move every parameter that has a gradient."""
         assert closure is None
-        for stack in _by_shape(p for p in self._matrices["params"] if p.grad is not None):
-            self._step_together(stack)
+        matrices = [p for p in self._matrices["params"] if p.grad is not None]
+        if matrices:
+            rate = self._matrices["lr"]
+            if self._matrices["weight_decay"]:
+                torch._foreach_mul_(matrices, 1 - rate * self._matrices["weight_decay"])
+            for matrix, update in zip(matrices, self._updates(matrices), strict=True):
+                matrix.add_(update, alpha=-rate * 0.2 * math.sqrt(max(matrix.shape)))
         self._adam.step()
 
-    def _step_together(self, matrices: list[Tensor]) -> None:
+    def _updates(self, matrices: list[Tensor]) -> list[Tensor]:
+        """An orthogonal update for each matrix; every process of the team works some of them out."""
         gradients = [p.grad for p in matrices if p.grad is not None]
         memories = [self.state[p].setdefault("momentum", torch.zeros_like(p)) for p in matrices]
         torch._foreach_mul_(memories, MOMENTUM)
         torch._foreach_add_(memories, gradients)
         ahead = torch._foreach_add(gradients, memories, alpha=MOMENTUM)
-        updates = orthogonalise(torch.stack(ahead))
-        rate = self._matrices["lr"]
-        if self._matrices["weight_decay"]:
-            torch._foreach_mul_(matrices, 1 - rate * self._matrices["weight_decay"])
-        size = 0.2 * math.sqrt(max(updates.shape[1:]))
-        torch._foreach_add_(matrices, list(updates.unbind()), alpha=-rate * size)
+        if self._team.is_solo:
+            return orthogonalised(ahead)
+        # What others work out is zero here, so that the sum over the team is what each has found.
+        found = torch.zeros(sum(m.numel() for m in ahead), dtype=ahead[0].dtype, device=ahead[0].device)
+        updates = [part.view_as(m) for part, m in zip(found.split([m.numel() for m in ahead]), ahead, strict=True)]
+        # Large ones first, so that shares are about equal.
+        mine = sorted(range(len(ahead)), key=lambda i: -ahead[i].numel())[self._team.rank :: self._team.size]
+        for i, update in zip(mine, orthogonalised([ahead[i] for i in mine]), strict=True):
+            updates[i].copy_(update)
+        self._team.add_up(found)
+        return updates
 
 
-def _by_shape(matrices: Iterable[Tensor]) -> list[list[Tensor]]:
-    stacks: dict[torch.Size, list[Tensor]] = {}
-    for matrix in matrices:
-        stacks.setdefault(matrix.shape, []).append(matrix)
-    return list(stacks.values())
+def orthogonalised(matrices: Sequence[Tensor]) -> list[Tensor]:
+    """Each matrix made orthogonal; on a GPU those of one shape side by side, on a CPU one by one is faster."""
+    if not matrices or matrices[0].device.type == "cpu":
+        return [orthogonalise(matrix[None])[0] for matrix in matrices]
+    alike: dict[torch.Size, list[int]] = {}
+    for i, matrix in enumerate(matrices):
+        alike.setdefault(matrix.shape, []).append(i)
+    found: dict[int, Tensor] = {}
+    for places in alike.values():
+        stack = orthogonalise(torch.stack([matrices[i] for i in places]))
+        found.update(zip(places, stack.unbind(), strict=True))
+    return [found[i] for i in range(len(matrices))]
 
 
 NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
@@ -112,6 +144,53 @@ def orthogonalise(x: Float[Tensor, "stack rows columns"], iterations: int = 5) -
 
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adam": adam, "adamw": adamw, "muon": muon}
+
+
+def make_optimizer(model: nn.Module, settings: TrainConfig, team: Team = SOLO) -> Optimizer:
+    """The optimizer that settings ask for; each group of parameters has in `share` its part of the learning rate."""
+    optimizer = OPTIMIZERS[settings.optimizer](
+        model,
+        betas=(settings.beta1, settings.beta2),
+        eps=settings.eps,
+        weight_decay=settings.weight_decay,
+        team=team,
+    )
+    if settings.layer_decay != 1.0:
+        shares = rate_shares(model, settings.layer_decay)
+        optimizer.param_groups = [part for group in optimizer.param_groups for part in _by_share(group, shares)]
+    return optimizer
+
+
+def set_rate(optimizer: Optimizer, rate: float) -> None:
+    """Give every parameter its share of the learning rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group.get("share", 1.0)
+
+
+def rate_shares(model: nn.Module, decay: float) -> dict[Tensor, float]:
+    """Which part of the learning rate each parameter is trained with: the nearer to the input, the less.
+
+    Block i of n, counted from 0, has decay ** (n - i), and what embeds the input decay ** (n + 1), as in BEiT
+    (Bao et al. 2021); a table that is also the output layer counts as an embedding. All others have the whole.
+    """
+    shares: dict[Tensor, float] = dict.fromkeys(model.parameters(), 1.0)
+    deepest = 0
+    for stack in model.modules():
+        if isinstance(stack, Stack):
+            deepest = max(deepest, len(stack.blocks))
+            for number, block in enumerate(stack.blocks):
+                shares |= dict.fromkeys(block.parameters(), decay ** (len(stack.blocks) - number))
+    for path, module in model.named_modules():
+        if isinstance(module, TokenEmbedding | Positions) or path.endswith("embedding"):
+            shares |= dict.fromkeys(module.parameters(), decay ** (deepest + 1))
+    return shares
+
+
+def _by_share(group: dict[str, Any], shares: Mapping[Tensor, float]) -> list[dict[str, Any]]:
+    parts: dict[float, list[Tensor]] = {}
+    for parameter in group["params"]:
+        parts.setdefault(shares[parameter], []).append(parameter)
+    return [{**group, "params": parameters, "share": share} for share, parameters in parts.items()]
 
 
 def state_tensors(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:
