@@ -67,7 +67,7 @@ class CTranslate2Engine:
         self._span = guard_span(tokenizers.target.kind)
 
     def check(self, config: GenerationConfig) -> None:
-        """Sampling is refused: its workers draw from a common source, so the same seed would not give the same result."""
+        """Sampling is refused: workers draw from one source in any order, so a seed would not repeat itself."""
         if config.strategy == "sample":
             raise UnavailableError("CTranslate2 cannot draw the same twice from one seed: sample with another engine")
 

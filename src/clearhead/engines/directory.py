@@ -49,13 +49,14 @@ def is_exported(path: Path) -> bool:
     return (path / EXPORT).is_file()
 
 
-def read_exported(path: Path) -> Exported:
-    """Read and check what is known of an exported model."""
+def read_exported(path: Path, *, sealed: bool = True) -> Exported:
+    """Read and check what is known of an exported model; one that is not `sealed` has no sums yet."""
     if not path.is_dir():
         raise MissingInputError(f"there is no model at {path}")
     if not is_exported(path):
         raise MissingInputError(f"{path} is not an exported model: it has no {EXPORT}")
-    verify(path, EXPORT, "generation_config.json", "tokenizer.json", "tokenizer_config.json")
+    if sealed:
+        verify(path, EXPORT, "generation_config.json", "tokenizer.json", "tokenizer_config.json")
     tree = read_json(path / EXPORT)
     if tree.get("format_version") != FORMAT_VERSION:
         raise StorageError(
@@ -70,9 +71,7 @@ def read_exported(path: Path) -> Exported:
     )
 
 
-def describe_export(
-    directory: Path, notes: ExportNotes, tokenizers: TokenizerPair, generation: dict[str, Any]
-) -> None:
+def describe_export(directory: Path, notes: ExportNotes, tokenizers: TokenizerPair, generation: dict[str, Any]) -> None:
     """Write what `read_exported` reads, and the tokenizers."""
     write_json(directory / EXPORT, notes.model_dump())
     write_json(directory / "generation_config.json", generation)

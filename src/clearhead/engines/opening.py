@@ -19,9 +19,14 @@ Open: TypeAlias = Callable[[Exported, TokenizerPair, int, str], Engine]
 """What is known of a model, its tokenizers, how many cores to use, and the device, in; an engine out."""
 
 
-def open_exported(path: Path, device: str = "auto", threads: int | None = None) -> ExportedTranslator:
-    """Open an exported translator on as many cores as there are, or on `threads` of them."""
-    exported = read_exported(path)
+def open_exported(
+    path: Path, device: str = "auto", threads: int | None = None, *, sealed: bool = True
+) -> ExportedTranslator:
+    """Open an exported translator on as many cores as there are, or on `threads` of them.
+
+    One that is not yet `sealed` has no sums to be checked by.
+    """
+    exported = read_exported(path, sealed=sealed)
     tokenizers = TokenizerPair.load(path)
     engine = choose(ENGINES, exported.notes.engine, "engine")(exported, tokenizers, threads or cores(), device)
     return ExportedTranslator(engine, tokenizers, exported)

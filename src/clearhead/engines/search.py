@@ -91,7 +91,7 @@ class Search:
         return np.arange(len(self.max_lens))
 
     def next_log_probs(self, paths: Paths) -> tuple[Floats, State]:
-        """One step of the model: the log-probabilities of each path's next token, with minus infinity where forbidden."""
+        """One step of the model: the log-probabilities of each path's next token, minus infinity where forbidden."""
         ids = paths.history[:, -1] if paths.length else np.full(len(paths), BOS_ID)
         logits, state = self.step(ids, paths.state)
         log_probs = log_softmax(logits)
@@ -231,7 +231,7 @@ class Candidates(NamedTuple):
 
     def at(self, places: Ids) -> Candidates:
         """Those at these places, in this order."""
-        return Candidates(*(column[places] for column in self))
+        return Candidates(*(column[places] for column in self))  # type: ignore[arg-type]
 
 
 def beam(search: Search, state: State) -> Results:

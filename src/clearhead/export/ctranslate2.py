@@ -1,8 +1,8 @@
 """A translator in, the files of a CTranslate2 model out: what CTranslate2's specification can say, is said exactly.
 
 Heads that share keys, and heads that were pruned, are written out in full (the pruned ones as zeros): CTranslate2 wants
-the same heads in every layer. What ALiBi and a window add to a score depends on distance only, and is written as a table
-with one entry for each distance.
+the same heads in every layer. What ALiBi and a window add to a score depends on distance only, and is written as a
+table with one entry for each distance.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from clearhead.errors import UnavailableError
 from clearhead.engines.extras import needed
+from clearhead.errors import UnavailableError
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.nn.attention import Attention
 from clearhead.nn.feedforward import FeedForward, SwiGlu

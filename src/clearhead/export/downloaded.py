@@ -1,4 +1,4 @@
-"""A Hugging Face directory in, its settings and tensors out; weights are read from safetensors only, never unpickled."""
+"""A Hugging Face directory in, its settings and tensors out; weights are read from safetensors, never unpickled."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.nn.positions import waves
 from clearhead.storage import read_json
 from clearhead.text.sentencepiece import SentencePieces, read_pieces, sentencepiece_engine
-from clearhead.text.specials import EOS_ID, SPECIALS, UNK_ID
+from clearhead.text.specials import BOS_ID, EOS_ID, SPECIALS
 from clearhead.text.tokenizer import Tokenizer, TokenizerPair
 
 PARTS = {
@@ -51,6 +51,8 @@ DEFAULTS: dict[str, Any] = {
 NEVER = -1e4
 """The score of entries that only we have: far below all others, and still within half precision."""
 SAME_WAVES = 1e-3
+LENGTHS = (2, 3, 5, 9, 17)
+"""Of the sequences that are compared."""
 
 
 @dataclass(frozen=True)
@@ -152,9 +154,7 @@ def _vocabulary(path: Path, size: int, get: dict[str, Any], pieces: Sequence[str
 # Weights -------------------------------------------------------------------------------------------------------------
 
 
-def _tensors(
-    model: Translator, downloaded: Downloaded, source: Vocabulary, target: Vocabulary
-) -> dict[str, Tensor]:
+def _tensors(model: Translator, downloaded: Downloaded, source: Vocabulary, target: Vocabulary) -> dict[str, Tensor]:
     dim = model.config.dim
     order = torch.arange(dim).view(2, dim // 2).T.flatten()
     for stack in ("encoder", "decoder"):
@@ -166,9 +166,7 @@ def _tensors(
         "output": ("lm_head.weight", "model.decoder.embed_tokens.weight", shared),
     }
     rows = {"source_embedding": source.rows, "target_embedding": target.rows, "output": target.rows}
-    found = {
-        f"{name}.weight": downloaded.tensor(*names)[rows[name]][:, order] for name, names in tables.items()
-    }
+    found = {f"{name}.weight": downloaded.tensor(*names)[rows[name]][:, order] for name, names in tables.items()}
     bias = downloaded.tensors.get("final_logits_bias")
     bias = torch.zeros(max(target.rows) + 1) if bias is None else bias.float().flatten()
     found["output.bias"] = bias[target.rows].index_fill(0, torch.tensor(target.extra), NEVER)
@@ -191,6 +189,31 @@ def _check_waves(downloaded: Downloaded, name: str, order: Tensor) -> None:
     table = downloaded.tensor(name)[:, order]
     if (table - waves(*table.shape)).abs().max() > SAME_WAVES:
         raise DataError(f"{downloaded.path}: {name} is not the usual table of waves")
+
+
+# Beside the original -------------------------------------------------------------------------------------------------
+
+
+@torch.inference_mode()
+def differences(path: Path, imported: Imported) -> float:
+    """The largest difference of a score on random ids, beside `transformers` with the same files."""
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    original = transformers.MarianMTModel.from_pretrained(path, local_files_only=True, use_safetensors=True).eval()
+    source, target = (torch.tensor(imported.rows[side]) for side in ("source", "target"))
+    chance = torch.Generator().manual_seed(1)
+    largest = 0.0
+    for length in LENGTHS:
+        ours = [torch.randint(len(SPECIALS), len(rows), (4, length), generator=chance) for rows in (source, target)]
+        ours[0][:, -1], ours[1][:, 0] = EOS_ID, BOS_ID
+        theirs = original(input_ids=source[ours[0]], decoder_input_ids=target[ours[1]]).logits[..., target]
+        found = imported.model(*ours)
+        # What only we have is not compared: it scores too low to be said.
+        is_common = found > NEVER / 2
+        largest = max(largest, float((theirs - found)[is_common].abs().max()))
+    return largest
 
 
 def marian_name(name: str) -> str:

@@ -103,9 +103,7 @@ def _write_writer(model: Translator, path: Path, *, copied: bool) -> None:
     config = model.config
     ids, real = torch.ones(2, dtype=torch.long), torch.ones(2, 5, dtype=torch.bool)
     head_dim = config.dim // config.num_heads
-    past = [
-        torch.zeros(2, block.attention.num_kv_heads, 3, head_dim) for block in _blocks(model) for _ in PARTS
-    ]
+    past = [torch.zeros(2, block.attention.num_kv_heads, 3, head_dim) for block in _blocks(model) for _ in PARTS]
     memory = [
         torch.zeros(2, block.cross.num_kv_heads, 5, head_dim)
         for block in _blocks(model)
