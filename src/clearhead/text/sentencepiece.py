@@ -22,6 +22,8 @@ from clearhead.text.specials import SPECIALS, UNK_ID
 SPACE = "▁"
 FOREIGN = "\ufdd0"
 """Stands before an entry that is not to be found in text: a noncharacter, which no text may hold."""
+STRANGE = "\ufdd1"
+"""Stands for several unknown characters in a row."""
 UNKNOWN_PENALTY = 10.0
 """How much less likely than the least likely piece a character is that is none: SentencePiece's own number."""
 NORMAL = 1
@@ -68,11 +70,13 @@ def read_pieces(path: Path) -> SentencePieces:
 def sentencepiece_engine(pieces: SentencePieces, vocabulary: Sequence[str]) -> tokenizers.Tokenizer:
     """A pipeline that cuts text as SentencePiece does; the entries of a vocabulary are its ids, control tokens first.
 
-    An entry that is no piece of the model but a single character stands for that character where the model knows none;
-    all others are never found in text, only spelt out. Language codes such as >>fra<< are tokens wherever they stand.
+    An entry that is no piece of the model but a single character stands for that character where the model does not
+    know it, nor its neighbours: several unknown ones in a row are one unknown piece. All other such entries are never
+    found in text, only spelt out. Language codes such as >>fra<< are tokens wherever they stand.
     """
     codes = [entry for entry in vocabulary if entry.startswith(">>") and entry.endswith("<<")]
     least = min(pieces.scores.values()) - UNKNOWN_PENALTY
+    known = {piece for piece in pieces.scores if len(piece) == 1}
     entries: list[tuple[str, float]] = []
     for index, entry in enumerate(vocabulary):
         if index < len(SPECIALS) or entry in codes:
@@ -82,7 +86,7 @@ def sentencepiece_engine(pieces: SentencePieces, vocabulary: Sequence[str]) -> t
         else:
             entries.append((entry, least) if len(entry) == 1 else (FOREIGN + entry, 0.0))
     engine = tokenizers.Tokenizer(models.Unigram(entries, UNK_ID, byte_fallback=False))
-    engine.normalizer = _normalizer(pieces)
+    engine.normalizer = _normalizer(pieces, known)
     engine.pre_tokenizer = pre_tokenizers.Sequence(
         [
             pre_tokenizers.Metaspace(SPACE, prepend_scheme="always" if pieces.adds_space else "never"),
@@ -101,12 +105,31 @@ def sentencepiece_engine(pieces: SentencePieces, vocabulary: Sequence[str]) -> t
     return engine
 
 
-def _normalizer(pieces: SentencePieces) -> normalizers.Normalizer:
+def _normalizer(pieces: SentencePieces, known: set[str]) -> normalizers.Normalizer:
     steps: list[Any] = [normalizers.Precompiled(pieces.charsmap)] if pieces.charsmap else []
     steps.append(normalizers.Replace(FOREIGN, "\N{REPLACEMENT CHARACTER}"))
     if pieces.removes_spaces:
         steps += [normalizers.Replace(Regex("^ +| +$"), ""), normalizers.Replace(Regex(" {2,}"), " ")]
+    unknown = f"[^{_class({*known, SPACE, ' '})}]{{2,}}"
+    steps.append(normalizers.Replace(Regex(unknown), STRANGE))
     return normalizers.Sequence(steps)
+
+
+def _class(characters: set[str]) -> str:
+    """Characters as they stand between the brackets of a regular expression, neighbours as ranges.
+
+    >>> _class(set("abc-"))
+    '\\\\x{2d}\\\\x{61}-\\\\x{63}'
+    """
+    codes = sorted(map(ord, characters))
+    ranges: list[list[int]] = []
+    for code in codes:
+        if ranges and code == ranges[-1][1] + 1:
+            ranges[-1][1] = code
+        else:
+            ranges.append([code, code])
+    ends = [[f"\\x{{{end:x}}}" for end in sorted(set(both))] for both in ranges]
+    return "".join("-".join(both) for both in ends)
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
