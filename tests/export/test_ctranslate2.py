@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.export.making import made, texts
 
 from clearhead.engines.ctranslate2 import CTranslate2Engine, first_loop
 from clearhead.engines.directory import ExportNotes, describe_export
@@ -20,7 +21,6 @@ from clearhead.nn.norms import NORMS
 from clearhead.nn.positions import POSITIONS
 from clearhead.run.exporting import Original
 from clearhead.run.translating import LoadedTranslator
-from tests.export.making import made, texts
 
 pytest.importorskip("ctranslate2", reason="needs CTranslate2: pip install 'clearhead[export]'")
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -117,11 +117,7 @@ def test_a_loop_is_found_where_the_guard_of_torch_finds_it() -> None:
         for _ in range(150):
             ids = chance.integers(0, 2, 14).tolist()
             loop = first_loop(ids, repeats, span)
-            stopped = [
-                end
-                for end in range(len(ids))
-                if _bans(guard, ids[:end], ids[end])
-            ]
+            stopped = [end for end in range(len(ids)) if _bans(guard, ids[:end], ids[end])]
             assert (loop is None) == (not stopped)
             if loop is not None:
                 found += 1
@@ -146,7 +142,9 @@ def test_a_beam_is_no_worse_and_its_scores_are_the_models(tmp_path: Path) -> Non
     for best, narrow in zip(copy.stream(texts(16), config), greedy, strict=True):
         assert 1 <= len(best) <= 3
         assert len({one.text for one in best}) == len(best)
-        assert [one.score for one in best if one.finished] == sorted((o.score for o in best if o.finished), reverse=True)
+        assert [one.score for one in best if one.finished] == sorted(
+            (o.score for o in best if o.finished), reverse=True
+        )
         assert best[0].score >= narrow[0].score - 1e-4 or not narrow[0].finished
 
 

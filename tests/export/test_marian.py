@@ -200,7 +200,7 @@ def test_a_pickle_is_refused_with_the_way_to_convert_it(plain: Path, tmp_path: P
         find_family(copy)
     assert str(error.value) == (
         f"{copy} has its weights only as a pickle (pytorch_model.bin), which can run code when read: if you trust it, "
-        f"convert it once with `python -c \"from transformers import AutoModelForSeq2SeqLM as A; "
+        f'convert it once with `python -c "from transformers import AutoModelForSeq2SeqLM as A; '
         f"A.from_pretrained('{copy}').save_pretrained('{copy}')\"`"
     )
 
@@ -223,9 +223,9 @@ def test_a_shape_that_is_not_ours_is_refused(plain: Path, tmp_path: Path, settin
 
 
 def test_another_family_is_refused_with_those_that_there_are(plain: Path, tmp_path: Path) -> None:
-    with pytest.raises(UnavailableError, match="is a model of the family 't5'; what can be imported: .*marian"):
+    with pytest.raises(UnavailableError, match=r"is a model of the family 't5'; what can be imported: .*marian"):
         read(changed(plain, tmp_path, model_type="t5"))
-    with pytest.raises(MissingInputError, match="it has no config.json"):
+    with pytest.raises(MissingInputError, match=r"it has no config\.json"):
         read(tmp_path)
 
 

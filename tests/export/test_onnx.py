@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.export.making import made, texts
 
 from clearhead.engines.directory import ExportNotes, describe_export
 from clearhead.engines.onnx import OnnxEngine
@@ -18,7 +19,6 @@ from clearhead.export.onnx import write_translator
 from clearhead.run.exporting import Original
 from clearhead.run.translating import LoadedTranslator
 from clearhead.text.specials import BOS_ID
-from tests.export.making import made, texts
 
 pytest.importorskip("onnxruntime", reason="needs ONNX Runtime: pip install 'clearhead[export]'")
 pytest.importorskip("onnxscript", reason="needs onnxscript: pip install 'clearhead[export]'")

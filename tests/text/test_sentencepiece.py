@@ -142,7 +142,9 @@ def test_what_is_not_known_is_refused(options: dict[str, Any], said: str, tmp_pa
 
 def test_rubbish_is_no_model(path: Path, tmp_path: Path) -> None:
     whole = path.read_bytes()
-    for number, content in enumerate([b"", b"\x00", b"\xff" * 30, b"not a model", whole[:50], whole[:-3], b"\x0a\x02\x08"]):
+    for number, content in enumerate(
+        [b"", b"\x00", b"\xff" * 30, b"not a model", whole[:50], whole[:-3], b"\x0a\x02\x08"]
+    ):
         file = tmp_path / f"{number}.spm"
         file.write_bytes(content)
         with pytest.raises(DataError):

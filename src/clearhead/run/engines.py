@@ -1,8 +1,9 @@
-"""A model of any engine in, a translator out; torch is imported only where it computes."""
+"""A model of any engine in, what it is used through out; torch is imported only where it computes."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from clearhead.engines.directory import EXPORT, is_exported
 from clearhead.engines.opening import ENGINES, open_exported
@@ -18,6 +19,15 @@ ENGINE_NAMES = (TORCH, *ENGINES)
 def made_for(path: Path) -> str:
     """The engine that a model directory is for."""
     return str(read_json(path / EXPORT).get("engine")) if is_exported(path) else TORCH
+
+
+def load(path: str | Path | None = None, device: str = "auto") -> Any:
+    """Load a model of any kind for the engine it was made for."""
+    if path is not None and is_exported(Path(path)):
+        return open_exported(Path(path), device)
+    from clearhead.run.using import load
+
+    return load(path, device)
 
 
 def load_translator(

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import astuple
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
 from clearhead.engines.texts import TextTranslator, Translation
-from clearhead.errors import UnavailableError
+from clearhead.errors import UnavailableError, UsageError
 from clearhead.generate.repeats import count_repeats, guard_span
 from clearhead.generate.settings import GenerationConfig
 from clearhead.generate.step import Choice, Hypothesis
@@ -25,6 +26,7 @@ from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from clearhead.text.tokenizer import TokenizerPair
 
 if TYPE_CHECKING:
+    from clearhead.export.verify import Parity
     from clearhead.run.inspecting import Inspection
 
 BATCH_TOKENS = 4096
@@ -63,6 +65,14 @@ class LoadedTranslator(TextTranslator):
         from clearhead.run.inspecting import inspect
 
         return inspect(self, text, target, ablate=ablate, **options)
+
+    def export(self, to: str, out: str | Path, **options: Any) -> Parity:
+        """Write it for another engine, `ctranslate2` or `onnx`; options are those of `run.exporting.export`."""
+        from clearhead.run.exporting import export
+
+        if self.path is None:
+            raise UsageError("a translator that was not loaded from a directory cannot be exported: save it first")
+        return export(self.path, to, Path(out), **options)
 
     def stream(
         self, texts: Iterable[str], config: GenerationConfig, workers: int | None = None
