@@ -269,6 +269,17 @@ def test_it_is_packed_pruned_and_averaged_like_any_other(
     assert clearhead("average", trained, "--last", 2, "--out", tmp_path / "mean").code == 0
 
 
+@pytest.mark.parametrize("kind", ["classifier", "bert"])
+def test_all_settings_can_be_listed(clearhead: Clearhead, kind: str) -> None:
+    said = clearhead("train", kind, "--settings")
+    assert said.code == 0
+    assert (
+        f'model.kind = "{kind}"' in said.out
+        and "data.train =" in said.out
+        and "tokenizer.lowercase = false" in said.out
+    )
+
+
 def test_info_says_what_it_is(clearhead: Clearhead, trained: Path) -> None:
     facts = json.loads(clearhead("info", trained, "--json").out)
     assert facts["kind"] == "classifier" and facts["labels"] == list(LABELS) and facts["pooling"] == "mean"
