@@ -221,6 +221,10 @@ def score(
 
 
 def _kind_of(model: Path) -> str:
+    from clearhead.engines.directory import is_exported, read_exported
+
+    if is_exported(model):
+        return read_exported(model).notes.kind
     from clearhead.run.using import kind_of
 
     return kind_of(model)
