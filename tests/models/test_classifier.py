@@ -12,6 +12,7 @@ from clearhead.config import build
 from clearhead.data.cutting import LONG_TEXTS
 from clearhead.errors import ConfigError
 from clearhead.models.classifier import Classifier, ClassifierConfig, joined
+from clearhead.models.reduction import ReduceConfig
 from clearhead.nn.feedforward import FEED_FORWARDS
 from clearhead.nn.kernels import KERNELS
 from clearhead.nn.norms import NORMS, Norm
@@ -24,6 +25,10 @@ SMALL: dict[str, Any] = {
     "vocab_size": VOCAB, "labels": ["no", "perhaps", "yes"], "dim": 8, "ff_dim": 12, "num_heads": 2, "num_layers": 2,
     "dropout": 0.0, "max_len": 12,
 }  # fmt: skip
+REDUCED = [
+    ReduceConfig(kind="merge", r=1),
+    *(ReduceConfig(kind=kind, threshold=0.9) for kind in ("prune", "prune_hard")),
+]
 VARIANTS: list[dict[str, Any]] = [
     *({"norm": norm, "residual": residual} for norm in NORMS for residual in RESIDUALS),
     *({"positions": positions, "pooling": pooling} for positions in POSITIONS for pooling in POOLINGS),
@@ -32,6 +37,9 @@ VARIANTS: list[dict[str, Any]] = [
     {"num_kv_heads": 1},
     {"num_segments": 2},
     {"scale_embeddings": False},
+    # What the last layer learns to drop does not matter to the first token, but to the price alone.
+    *({"reduce": how, "pooling": "mean"} for how in REDUCED),
+    *({"reduce": how, "pooling": "attention"} for how in REDUCED),
 ]
 
 
@@ -115,3 +123,23 @@ def test_the_names_of_ways_to_read_long_texts_are_those_of_the_table() -> None:
 def test_a_classifier_without_labels_or_words_is_refused(missing: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match="needs vocab_size and at least two labels"):
         Classifier(ClassifierConfig(**{**SMALL, **missing}))
+
+
+@pytest.mark.parametrize("how", REDUCED, ids=lambda how: how.kind)
+def test_fewer_tokens_come_back_and_the_ends_of_each_text_among_them(how: ReduceConfig) -> None:
+    model, (ids, real) = new(reduce=how), ragged()
+    tokens = model.encode(ids, real)
+    assert tokens.holder is not None
+    lengths = real.sum(1).tolist()
+    left = [tokens.x.shape[1]] * 3 if tokens.real is None else tokens.real.sum(1).tolist()
+    assert left[0] < lengths[0] and left[2] == 1
+    for row, length in enumerate(lengths):
+        ends = {tokens.holder[row, place].item() for place in (0, length - 1)}
+        assert -1 not in ends and len(ends) == min(2, length)
+
+
+def test_where_nothing_is_asked_for_nothing_changes_to_the_bit() -> None:
+    ids, real = ragged()
+    whole = new()(ids, real)
+    for how in (ReduceConfig(kind="merge", r=0), ReduceConfig(kind="prune", threshold=0.0)):
+        assert torch.equal(new(reduce=how)(ids, real), whole)

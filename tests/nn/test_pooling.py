@@ -81,3 +81,19 @@ def test_attention_pooling_equals_a_loop() -> None:
         weights = torch.stack([vector @ pooling.query / DIM**0.5 for vector in seen]).exp()
         wanted = sum(weight * vector for weight, vector in zip(weights, seen, strict=True)) / weights.sum()
         torch.testing.assert_close(pooling(x, real)[row], wanted)
+
+
+@pytest.mark.parametrize("name", POOLINGS)
+def test_a_token_that_counts_for_three_is_as_three_of_it(name: str) -> None:
+    pooling, (x, _) = some(name), ragged()
+    copies = torch.cat([x, x[:, 1:2], x[:, 1:2]], dim=1)
+    counts = torch.ones(x.shape[:2], dtype=x.dtype)
+    counts[:, 1] = 3
+    torch.testing.assert_close(pooling(x, None, counts), pooling(copies))
+    torch.testing.assert_close(pooling(x, None, torch.ones_like(counts)), pooling(x))
+
+
+@pytest.mark.parametrize("name", [name for name in POOLINGS if name != "first"])
+def test_a_token_that_counts_for_nothing_is_as_padding(name: str) -> None:
+    pooling, (x, real) = some(name), ragged()
+    torch.testing.assert_close(pooling(x, None, real.to(x.dtype)), pooling(x, real))

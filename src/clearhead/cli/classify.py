@@ -1,4 +1,4 @@
-"""`clearhead classify`: texts in, one line out for each line in: its label."""
+"""`clearhead classify`: texts or pictures in, one line out for each: its label."""
 
 from __future__ import annotations
 
@@ -12,12 +12,24 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import Device, Json, Model, Switch, Threads, use_threads
+from clearhead.cli.flags import (
+    Device,
+    Json,
+    Model,
+    Reduce,
+    ReduceR,
+    ReduceThreshold,
+    Switch,
+    Threads,
+    make_fewer,
+    use_threads,
+)
 from clearhead.cli.reading import read_lines
 from clearhead.errors import UsageError
 
 if TYPE_CHECKING:
     from clearhead.run.classifying import Classified, LoadedClassifier
+    from clearhead.run.seeing import LoadedVit, Seen
 
 # JSON may hold them, but much software takes them for the end of a line.
 LINE_ENDS = {ord(sign): f"\\u{ord(sign):04x}" for sign in "\x85\u2028\u2029"}
@@ -29,23 +41,28 @@ def classify(
     input: Annotated[Path | None, Parameter(name=["--input", "-i"])] = None,
     probabilities: Switch = False,
     as_json: Json = False,
+    reduce: Reduce = None,
+    r: ReduceR = None,
+    threshold: ReduceThreshold = None,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Label texts, a file, or standard input.
+    """Label texts, a file, standard input, or pictures.
 
     clearhead classify --model runs/imdb "A film to remember."
 
     clearhead classify --model runs/imdb < reviews.txt > labels.txt
+
+    clearhead classify --model runs/fashion-vit picture.png
 
     Order and empty lines are kept; memory stays constant for input of any length.
 
     Parameters
     ----------
     inputs
-        What to label, after -- if it begins with a dash; without any, --input or standard input is read.
+        What to label, texts or picture files, after -- if it begins with a dash; without any, standard input is read.
     input
-        A file to label, one text a line; plain or .gz.
+        A file to label, one text, or name of a picture, a line; plain or .gz.
     probabilities
         Behind the label, after tabs, every label with its probability, likeliest first.
     """
@@ -55,9 +72,16 @@ def classify(
         raise UsageError("give texts or --input, not both")
     use_threads(threads)
     from clearhead.run.classifying import LoadedClassifier
-    from clearhead.run.using import load_as
+    from clearhead.run.seeing import LoadedVit
+    from clearhead.run.using import load, used_as
 
-    loaded = load_as(LoadedClassifier, model, device)
+    loaded = load(model, device)
+    if isinstance(loaded, LoadedVit):
+        make_fewer(loaded, reduce, r, threshold)
+        _write_pictures(loaded, iter(inputs) if inputs else read_lines(input), probabilities, as_json)
+        return
+    loaded = used_as(LoadedClassifier, loaded, model)
+    make_fewer(loaded, reduce, r, threshold)
     lines = (" ".join(text.split("\n")) for text in inputs) if inputs else read_lines(input)
     # Somebody who types waits for each answer; from a file, texts of a length go together.
     one_by_one = not inputs and input is None and sys.stdin.isatty()
@@ -96,6 +120,35 @@ def _line(text: str, found: Classified, probabilities: bool, as_json: bool) -> s
             "read": found.read,
         }
         return json.dumps(row, ensure_ascii=False).translate(LINE_ENDS)
-    if probabilities and likeliest:
-        return "\t".join([found.label, *(f"{label} {share:.4f}" for label, share in likeliest)])
-    return found.label
+    return _with_shares(found.label, likeliest) if probabilities and likeliest else found.label
+
+
+def _with_shares(label: str, likeliest: Iterable[tuple[str, float]]) -> str:
+    return "\t".join([label, *(f"{name} {share:.4f}" for name, share in likeliest)])
+
+
+def _write_pictures(loaded: LoadedVit, names: Iterator[str], probabilities: bool, as_json: bool) -> None:
+    names, again = tee(names)
+    resized: list[tuple[str, Seen]] = []
+    count = 0
+    for name, seen in zip(again, loaded.stream(names), strict=True):
+        count += 1
+        if seen.size != loaded.form[:2]:
+            resized.append((name, seen))
+        sys.stdout.write(_picture_line(name, seen, probabilities, as_json) + "\n")
+        if sys.stdout.isatty():
+            sys.stdout.flush()
+    if resized:
+        name, seen = resized[0]
+        height, width = loaded.form[:2]
+        first = f"first {name}, which is {seen.size[0]} x {seen.size[1]}"
+        show.note(f"resized {len(resized):,} of {count:,} pictures to {height} x {width}, {first}")
+
+
+def _picture_line(name: str, seen: Seen, probabilities: bool, as_json: bool) -> str:
+    likeliest = sorted(seen.probabilities.items(), key=lambda entry: -entry[1])
+    if as_json:
+        shares = {label: round(share, 6) for label, share in likeliest}
+        row = {"picture": name, "label": seen.label, "probability": shares[seen.label], "probabilities": shares}
+        return json.dumps(row, ensure_ascii=False).translate(LINE_ENDS)
+    return _with_shares(seen.label, likeliest) if probabilities else seen.label

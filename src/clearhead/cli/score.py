@@ -8,13 +8,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import Count, Device, Json, Model, Threads, Workers, use_threads
-from clearhead.cli.judging import score_classifier
+from clearhead.cli.flags import (
+    Count,
+    Device,
+    Engine,
+    Json,
+    Model,
+    Reduce,
+    ReduceR,
+    ReduceThreshold,
+    Threads,
+    Workers,
+    use_threads,
+)
+from clearhead.cli.judging import score_classifier, score_pictures
 from clearhead.cli.perplexity import score_text
 from clearhead.cli.reading import read_lines
 from clearhead.errors import MissingInputError, UsageError
@@ -48,7 +60,11 @@ def score(
     png: Path | None = None,
     baseline: Annotated[bool, Parameter(negative="--no-baseline")] = True,
     min_accuracy: float | None = None,
+    reduce: Reduce = None,
+    r: ReduceR = None,
+    threshold: ReduceThreshold = None,
     as_json: Json = False,
+    engine: Engine = None,
     device: Device = "auto",
     threads: Threads = None,
     workers: Workers = None,
@@ -57,6 +73,8 @@ def score(
 
     A classifier is scored on labelled texts: accuracy with its interval, F1, confusion, calibration, and beside it what
     a linear model over words and pairs of words reaches that has seen the same.
+
+    A Vision Transformer is scored on labelled pictures in the same way, but for the linear model.
 
     A language model is scored on a text instead: its perplexity per token, character and byte.
 
@@ -67,6 +85,8 @@ def score(
     clearhead score --model runs/new --split test --against runs/old
 
     clearhead score --model runs/imdb --split test --png confusion.png
+
+    clearhead score --model runs/fashion-vit --split test --reduce merge --r 4
 
     clearhead score --model runs/shakespeare --text play.txt
 
@@ -83,7 +103,7 @@ def score(
     jsonl
         For a classifier: labelled texts, one JSON object a line.
     folder
-        For a classifier: labelled texts as files, in a folder for each label.
+        For a classifier: labelled texts as files, or for a vit pictures, in a folder for each label.
     text
         For a language model: a text to foretell, plain or .gz.
     hypotheses
@@ -118,7 +138,7 @@ def score(
     if save is not None and not save.parent.is_dir():
         raise MissingInputError(f"there is no directory {save.parent} to save {save.name} in")
     kind = None if model is None else _kind_of(model)
-    labelled = {"csv": csv, "jsonl": jsonl, "folder": folder}
+    labelled: dict[str, Any] = {"csv": csv, "jsonl": jsonl, "folder": folder}
     if model is not None and kind == "classifier":
         useless = {
             "--text": text, "--source": source, "--target": target, "--part": part, "--language": language,
@@ -128,8 +148,20 @@ def score(
         files = {kind: path for kind, path in {"tsv": tsv, **labelled}.items() if path is not None}
         return score_classifier(
             model, files, split, limit, useless, against=against, png=png, save=save, baseline=baseline,
-            min_accuracy=min_accuracy, as_json=as_json, device=device,
+            min_accuracy=min_accuracy, as_json=as_json, device=device, fewer=(reduce, r, threshold),
         )  # fmt: skip
+    if model is not None and kind == "vit":
+        useless = {
+            "--tsv": tsv, "--csv": csv, "--jsonl": jsonl, "--text": text, "--source": source, "--target": target,
+            "--part": part, "--language": language, "--like": like, "--beam": beam, "--min-bleu": min_bleu,
+            "--workers": workers,
+        }  # fmt: skip
+        use_threads(threads)
+        return score_pictures(
+            model, folder, split, limit, useless, against=against, png=png, save=save, min_accuracy=min_accuracy,
+            as_json=as_json, device=device, fewer=(reduce, r, threshold),
+        )  # fmt: skip
+    labelled |= {"reduce": reduce, "r": r, "threshold": threshold}
     for flag, value in {**labelled, "png": png, "min-accuracy": min_accuracy}.items():
         if value is not None:
             raise UsageError(f"--{flag} is for classifiers, and this is none: leave it out")
@@ -152,12 +184,20 @@ def score(
             raise UsageError("one test set at a time: --source FILE --target FILE, --tsv FILE, or --split test")
         from clearhead.run.scoring import pairs_to_score, translated
 
-        use_threads(threads)
         pairs, known_language = pairs_to_score(model, source, target, tsv, split, limit, part)
         language = language or known_language
         texts, references, parts = [pair.source for pair in pairs], [pair.reference for pair in pairs], _parts(pairs)
         with show.counting("translating", len(pairs)) as done:
-            found = translated(model, texts, beam=beam, device=device, progress=done, workers=workers)
+            found = translated(
+                model,
+                texts,
+                beam=beam,
+                progress=done,
+                engine=engine,
+                device=device,
+                threads=threads,
+                workers=workers,
+            )
     if save is not None:
         save.write_text("".join(f"{line}\n" for line in found), encoding="utf-8", newline="\n")
     from clearhead.evaluate import compare
@@ -209,7 +249,7 @@ def _rival(
     from clearhead.run.scoring import translated
 
     with show.counting("translating with the other", len(texts)) as done:
-        return translated(against, texts, beam=beam, device=device, progress=done)
+        return translated(against, texts, beam=beam, progress=done, device=device)
 
 
 def _parts(pairs: Sequence[ToScore]) -> dict[str, list[int]]:

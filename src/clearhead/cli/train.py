@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from clearhead.training.events import Event, Finished, Reading
     from clearhead.training.sizing import Choice
 
+PICTURES = ("pictures", "picture_labels", "validation_pictures", "validation_picture_labels")
 PAIRS = ("source", "target", "tsv", "validation_source", "validation_target", "validation_tsv")
 
 
@@ -46,6 +47,7 @@ KINDS: dict[str, Kind] = {
     ),
     "bert": Kind(("text", "validation_text"), "--text FILE, with a document a line"),
     "gpt": Kind(("text", "validation_text"), "--text FILE"),
+    "vit": Kind(PICTURES, "--pictures FOLDER, with a folder for each class in it"),
 }
 """By its name in MODELS; the flags are those of `train`."""
 DEFAULT_KIND = "translator"
@@ -69,6 +71,10 @@ def train(
     validation_folder: Path | None = None,
     text: Path | None = None,
     validation_text: Path | None = None,
+    pictures: Path | None = None,
+    picture_labels: Path | None = None,
+    validation_pictures: Path | None = None,
+    validation_picture_labels: Path | None = None,
     out: Path | None = None,
     set: Annotated[list[str] | None, Parameter(name=["--set", "-s"], negative=(), metavar="KEY=VALUE")] = None,
     resume: Switch = False,
@@ -86,6 +92,8 @@ def train(
 
     clearhead train gpt --text a.txt --out runs/a
 
+    clearhead train vit --pictures photos --out runs/photos
+
     clearhead train numbers --set train.steps=500
 
     clearhead train runs/de-en --resume
@@ -95,7 +103,7 @@ def train(
     Parameters
     ----------
     what
-        A recipe such as numbers, a config file, a run to go on with, or a kind: translator, classifier, bert, gpt.
+        A recipe such as numbers, a config file, a run to go on with, or a kind: translator, classifier, bert, gpt, vit.
     source
         Text in the source language, one sentence a line; plain or .gz.
     target
@@ -124,6 +132,14 @@ def train(
         Any text, to train a gpt on, or one with a document a line for a bert; plain or .gz.
     validation_text
         A text to validate on; without it the last tenth is kept for that.
+    pictures
+        For a vit: a folder with a folder of pictures for each class in it, or an IDX file of pictures.
+    picture_labels
+        Their labels, if that is an IDX file.
+    validation_pictures
+        Pictures to validate on; without them some are held out.
+    validation_picture_labels
+        Their labels.
     out
         The run directory; it must be new or empty.
     set
@@ -146,6 +162,8 @@ def train(
         "validation_csv": validation_csv, "jsonl": jsonl, "validation_jsonl": validation_jsonl, "folder": folder,
         "validation_folder": validation_folder,
         "text": text, "validation_text": validation_text,
+        "pictures": pictures, "picture_labels": picture_labels, "validation_pictures": validation_pictures,
+        "validation_picture_labels": validation_picture_labels,
     }  # fmt: skip
     request = Request(what, {name: str(path) for name, path in data.items() if path is not None}, out, set or [])
     if settings:

@@ -19,6 +19,7 @@ from clearhead.inspection.names import Head, all_heads, attentions, heads_at, me
 from clearhead.models.model import Model
 from clearhead.nn.attention import Attention
 from clearhead.nn.stacks import Block, Stack
+from clearhead.nn.tokens import Tokens
 
 
 @contextmanager
@@ -40,7 +41,7 @@ def ablated(model: nn.Module, *names: str) -> Iterator[frozenset[Head]]:
         yield frozenset(off | {head for block in blocks for head in _heads_in(model, block)})
 
 
-def _hand_on(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+def _hand_on(module: nn.Module, inputs: tuple[Any, ...], output: Tokens) -> Tokens:
     return inputs[0]
 
 

@@ -11,7 +11,14 @@ from clearhead.models.classifier import Classifier
 from clearhead.models.gpt import Gpt
 from clearhead.models.model import Model, ModelConfig
 from clearhead.models.translator import Translator
+from clearhead.models.vit import Vit
 
 __all__ = ["MODELS", "Model", "ModelConfig"]
 
-MODELS: dict[str, type[Model]] = {"translator": Translator, "classifier": Classifier, "bert": Bert, "gpt": Gpt}
+MODELS: dict[str, type[Model]] = {
+    "translator": Translator,
+    "classifier": Classifier,
+    "bert": Bert,
+    "gpt": Gpt,
+    "vit": Vit,
+}

@@ -13,10 +13,12 @@ from clearhead.config import one_of
 from clearhead.errors import ConfigError, choose
 from clearhead.models.encoder import EncoderConfig, build_encoder
 from clearhead.models.model import Model
+from clearhead.models.reduction import ReduceConfig
 from clearhead.nn.dropout import Dropout
 from clearhead.nn.embedding import TokenEmbedding
 from clearhead.nn.initialise import initialise
 from clearhead.nn.pooling import POOLINGS
+from clearhead.nn.tokens import Tokens, first_and_last
 
 
 class ClassifierConfig(EncoderConfig):
@@ -33,6 +35,8 @@ class ClassifierConfig(EncoderConfig):
     overlap by a quarter, whose probabilities are averaged (in training, one window drawn each time)."""
     head: float = Field(0.25, ge=0, le=1)
     """With long_texts = "ends": how much of what is read comes from the beginning of the text."""
+    reduce: ReduceConfig = ReduceConfig()
+    """How its tokens become fewer."""
     num_segments: int = Field(0, ge=0)
     """Entries of a segment table, whose first is added to every token: 2 if the weights come from a BERT that knows
     two segments, else 0."""
@@ -50,26 +54,28 @@ class Classifier(Model):
             raise ConfigError("a classifier needs vocab_size and at least two labels: they come from the data")
         self.embedding = TokenEmbedding(config.vocab_size, config.dim, scaled=config.scale_embeddings)
         self.segments = TokenEmbedding(config.num_segments, config.dim, scaled=False) if config.num_segments else None
-        self.encoder = build_encoder(config)
+        self.encoder = build_encoder(config, config.reduce.reductions(config.num_layers))
         self.pooling = choose(POOLINGS, config.pooling, "pooling")(config.dim)
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(config.dim, len(config.labels))
         initialise(self)
 
-    def encode(
-        self, ids: Int[Tensor, "batch time"], real: Bool[Tensor, "batch time"] | None = None
-    ) -> Float[Tensor, "batch time dim"]:
-        """Read texts; `real` marks what is not padding, None when nothing is."""
+    def encode(self, ids: Int[Tensor, "batch time"], real: Bool[Tensor, "batch time"] | None = None) -> Tokens:
+        """Read texts; `real` marks what is not padding, None when nothing is. Fewer tokens may come back."""
         x = self.embedding(ids)
         if self.segments is not None:
             x = x + self.segments.weight[0]
-        return self.encoder(x, real=real)
+        return self.encoder.run(Tokens(x, real, first_and_last(x, real)))
+
+    def answer(self, tokens: Tokens) -> Float[Tensor, "batch labels"]:
+        """The logits of what `encode` read."""
+        return self.output(self.dropout(self.pooling(tokens.x, tokens.real, tokens.counts)))
 
     def forward(
         self, ids: Int[Tensor, "batch time"], real: Bool[Tensor, "batch time"] | None = None
     ) -> Float[Tensor, "batch labels"]:
         """The logits of each text's labels."""
-        return self.output(self.dropout(self.pooling(self.encode(ids, real), real)))
+        return self.answer(self.encode(ids, real))
 
 
 def joined(

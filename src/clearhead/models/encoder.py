@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field
@@ -12,6 +13,7 @@ from clearhead.nn.feedforward import FEED_FORWARDS
 from clearhead.nn.kernels import KERNELS
 from clearhead.nn.norms import NORMS
 from clearhead.nn.positions import POSITIONS
+from clearhead.nn.reduction import Reduction
 from clearhead.nn.residual import RESIDUALS
 from clearhead.nn.stacks import Stack, build_stack
 
@@ -55,8 +57,8 @@ class EncoderConfig(ModelConfig):
     """How attention is computed."""
 
 
-def build_encoder(config: EncoderConfig) -> Stack:
-    """The stack that these settings describe."""
+def build_encoder(config: EncoderConfig, reductions: Sequence[Reduction] | None = None) -> Stack:
+    """The stack that these settings describe; `reductions` are what makes its tokens fewer."""
     return build_stack(
         dim=config.dim,
         num_heads=config.num_heads,
@@ -73,4 +75,5 @@ def build_encoder(config: EncoderConfig) -> Stack:
         attention_dropout=config.attention_dropout,
         window=config.window,
         heads=config.encoder_heads,
+        reductions=reductions,
     )

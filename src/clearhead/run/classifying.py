@@ -12,12 +12,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from clearhead.config import build
 from clearhead.data.cutting import LongTexts, long_texts
 from clearhead.data.examples import Integers
 from clearhead.data.labelled import framed
 from clearhead.data.lines import without_controls
 from clearhead.errors import DataError
 from clearhead.models.classifier import Classifier, joined
+from clearhead.models.reduction import ReduceConfig, reduce_tokens
 from clearhead.nn.masks import real_tokens
 from clearhead.run.devices import pick_device
 from clearhead.text.specials import PAD_ID
@@ -137,6 +139,10 @@ class LoadedClassifier:
         is_full = bool((lengths == array.shape[1]).all())
         logits: torch.Tensor = self.model(ids, None if is_full else real_tokens(ids, PAD_ID))
         return logits.float().cpu()
+
+    def reduce(self, **settings: Any) -> None:
+        """Let its tokens become fewer, by the settings of `model.reduce`, such as kind="prune"; none undoes it."""
+        reduce_tokens(self.model, build(ReduceConfig, settings, "reduce"))
 
     def inspect(self, text: str, target: str | None = None, *, ablate: Sequence[str] = ()) -> Inspection:
         """Look at every head while a text is read; `ablate` names heads to switch off, `target` a label to expect."""

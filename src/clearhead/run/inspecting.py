@@ -18,9 +18,11 @@ from clearhead.generate.settings import GenerationConfig
 from clearhead.inspection.ablation import ablated
 from clearhead.inspection.generation import Diary, endings, forced_steps, tree
 from clearhead.inspection.names import Head, heard, meant, named_heads
+from clearhead.inspection.overlays import draw_trail_on_words
 from clearhead.inspection.page import write_page
 from clearhead.inspection.pictures import draw_heads
 from clearhead.inspection.record import SIDES, Forced, Tape, teacher_forced
+from clearhead.inspection.trail import Trail
 from clearhead.inspection.view import Facts, Generation, View, build_view, stacked
 from clearhead.inspection.widget import framed_page, inspection_widget
 from clearhead.run.translating import LoadedTranslator
@@ -47,6 +49,18 @@ class Inspection:
     loss: float
     """The mean negative log-probability of a token of that."""
     tape: Tape
+    trail: Trail | None = None
+    """What became of the tokens of an encoder that may make them fewer."""
+
+    def save_trail(self, path: str | Path) -> Path:
+        """Draw which tokens were merged or dropped in each layer."""
+        if self.trail is None:
+            raise UsageError("the tokens of this model do not become fewer: there is no trail to draw")
+        holders = torch.stack([holder[0] for holder in self.trail.holders])
+        titles = [f"layer {layer}: {left} left" for layer, left in enumerate(self.trail.left())]
+        words = [token.text for token in self.tape.tokens["source"]]
+        draw_trail_on_words(Path(path), words, holders, titles, self.translation)
+        return Path(path)
 
     def save(self, path: str | Path, *, heads: str | None = None) -> Path:
         """Write a file of the kind that its name ends with; `heads` says which a picture shows, such as cross.2.3.

@@ -14,6 +14,7 @@ from clearhead.inspection.ablation import ablated
 from clearhead.inspection.names import Head
 from clearhead.inspection.record import Tape, recording
 from clearhead.inspection.tokens import tokens_of
+from clearhead.inspection.trail import following, told_of_inputs
 from clearhead.inspection.view import Facts, build_view
 from clearhead.run.classifying import LoadedClassifier
 from clearhead.run.filling import GAP, LoadedBert
@@ -33,11 +34,19 @@ def inspect_classifier(
         raise DataError(f"the text has {len(tokens):,} tokens, and this model reads {room} at once: shorten it")
     ids = framed(pieces)[0]
     shown = {"source": tokens_of(loaded.tokenizers.source, ids[0].tolist())}
-    with ablated(loaded.model, *ablate) as silent, torch.inference_mode(), recording(loaded.model, shown) as tape:
+    with (
+        ablated(loaded.model, *ablate) as silent,
+        torch.inference_mode(),
+        recording(loaded.model, shown) as tape,
+        following(loaded.model) as trail,
+    ):
         log_probs = loaded.model(torch.from_numpy(ids).to(loaded.device))[0].float().log_softmax(-1)
+    if loaded.model.encoder.reduces:
+        told_of_inputs(tape, trail)
     answer = loaded.labels[int(log_probs.argmax())]
     expected = answer if label is None else choose({name: name for name in loaded.labels}, label, "label")
-    return _inspection(loaded, text, answer, tape, ablate, silent, -float(log_probs[loaded.labels.index(expected)]))
+    loss = -float(log_probs[loaded.labels.index(expected)])
+    return dataclasses.replace(_inspection(loaded, text, answer, tape, ablate, silent, loss), trail=trail)
 
 
 def inspect_bert(loaded: LoadedBert, text: str, target: str | None = None, *, ablate: Sequence[str] = ()) -> Inspection:

@@ -10,18 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.baseline import Baseline
-from clearhead.config import read_toml
 from clearhead.data.labelled import LabelledConfig, check_known, labelled_texts, open_labelled
 from clearhead.data.number_split import Split
 from clearhead.data.texts import Survey, Texts, kept_texts, survey
 from clearhead.errors import ConfigError, UsageError, choose
+from clearhead.run import settings
 from clearhead.run.classifying import LoadedClassifier
-from clearhead.run.settings import ClassifierRun, build_config
+from clearhead.run.settings import ClassifierRun
 from clearhead.run.tasks.classifier import examine_labelled
 from clearhead.verdicts import Verdicts, judge
 
 SPLITS: dict[str, Split] = {"validation": "validation", "test": "test"}
-CONFIGS = ("config.toml", "training_config.toml", "model/training_config.toml")
 LONGEST = 10**9
 
 Counted = Callable[[int], None]
@@ -41,12 +40,9 @@ class ToJudge(NamedTuple):
 
 def trained_by(model: Path) -> ClassifierRun | None:
     """The settings that a classifier was trained by, if its directory has them."""
-    for name in CONFIGS:
-        if (model / name).is_file():
-            config = build_config(read_toml(model / name), str(model / name))
-            assert isinstance(config, ClassifierRun)
-            return config
-    return None
+    config = settings.trained_by(model)
+    assert config is None or isinstance(config, ClassifierRun)
+    return config
 
 
 def texts_to_judge(

@@ -17,6 +17,7 @@ from clearhead.config import Record, Tree, build, override, read_toml
 from clearhead.data.batches import BatchConfig
 from clearhead.data.documents import DocumentConfig
 from clearhead.data.labelled import LabelledConfig
+from clearhead.data.pictures import PicturesConfig
 from clearhead.data.sources import DataConfig
 from clearhead.data.windows import TextConfig
 from clearhead.errors import ConfigError, MissingInputError, did_you_mean
@@ -26,6 +27,7 @@ from clearhead.models.bert import BertConfig
 from clearhead.models.classifier import ClassifierConfig
 from clearhead.models.gpt import GptConfig
 from clearhead.models.translator import TranslatorConfig
+from clearhead.models.vit import VitConfig
 from clearhead.text.kinds import TokenizerConfig
 from clearhead.training.settings import TrainConfig
 
@@ -103,11 +105,23 @@ class GptRun(RunConfig):
         return self
 
 
+class VitRun(RunConfig):
+    """Everything that makes the run of a Vision Transformer what it is."""
+
+    out: str = "runs/vit"
+    """The run directory."""
+    data: PicturesConfig
+    """Where the pictures come from."""
+    model: VitConfig = VitConfig()
+    """The shape of the model."""
+
+
 RUNS: dict[str, type[RunConfig]] = {
     "translator": TranslatorRun,
     "classifier": ClassifierRun,
     "bert": BertRun,
     "gpt": GptRun,
+    "vit": VitRun,
 }
 """By the kind of model."""
 DEFAULT_KIND = "translator"
@@ -121,6 +135,18 @@ def build_config(tree: Tree, where: str) -> RunConfig:
     if kind not in RUNS:
         raise ConfigError(f"{where}: 'model.kind' = {kind!r}: unknown model, {did_you_mean(str(kind), RUNS)}")
     return build(RUNS[kind], tree, where)
+
+
+CONFIGS = ("config.toml", "training_config.toml", "model/training_config.toml")
+"""Where a model or run directory keeps the settings that it was trained by."""
+
+
+def trained_by(path: Path) -> RunConfig | None:
+    """The settings that a model was trained by, if its directory has them."""
+    for name in CONFIGS:
+        if (path / name).is_file():
+            return build_config(read_toml(path / name), str(path / name))
+    return None
 
 
 def unset(kind: str) -> RunConfig:

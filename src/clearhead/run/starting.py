@@ -45,7 +45,8 @@ def take_weights(model: Model, start: StoredModel) -> str:
     """
     ours, theirs = named_tensors(model), named_tensors(start.model)
     fitting = [name for name in ours if name in theirs and theirs[name].shape == ours[name].shape]
-    needed = [name for name in ours if name.startswith(_readers(model))]
+    # What makes tokens fewer may be new: it is learnt on top of what was learnt without it.
+    needed = [name for name in ours if name.startswith(_readers(model)) and ".reduction." not in name]
     for name in needed or list(ours)[: not fitting]:
         if name not in fitting:
             raise ConfigError(f"cannot start from {start.path}: {_difference(name, ours[name], theirs)}")

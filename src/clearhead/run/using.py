@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from clearhead.checkpoint import load_model, locate
+from clearhead.engines.directory import is_exported
 from clearhead.errors import UsageError
 from clearhead.run.built_in import default_model
 from clearhead.run.tasks import TASKS
@@ -21,13 +22,20 @@ def kind_of(path: Path) -> str:
 
 def load(path: str | Path | None = None, device: str = "auto") -> Any:
     """Load a model directory, the best model of a run directory, or without a path the built-in model."""
-    stored = load_model(default_model() if path is None else Path(path))
+    path = default_model() if path is None else Path(path)
+    if is_exported(path):
+        raise UsageError(f"{path} was exported, which is for clearhead translate and score: name the original for this")
+    stored = load_model(path)
     return TASKS[stored.kind].use(stored, device)
 
 
 def load_as(wanted: type[Loaded], path: str | Path | None = None, device: str = "auto") -> Loaded:
     """The same for those who can use one kind only: another kind is met with the command that it is for."""
-    loaded = load(path, device)
+    return used_as(wanted, load(path, device), path)
+
+
+def used_as(wanted: type[Loaded], loaded: Any, path: str | Path | None = None) -> Loaded:
+    """What was loaded, if it is of the kind that is wanted."""
     if not isinstance(loaded, wanted):
         kind = loaded.model.config.kind
         raise UsageError(f"{path or default_model()} is a {kind}: use clearhead {TASKS[kind].verb}")

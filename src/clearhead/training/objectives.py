@@ -15,14 +15,17 @@ from torch import Tensor
 from clearhead.data.corpus import PairBatch
 from clearhead.data.documents import MaskedBatch
 from clearhead.data.labelled import LabelledBatch
+from clearhead.data.pictures import PictureBatch
 from clearhead.data.windows import WindowBatch
 from clearhead.models.bert import Bert
 from clearhead.models.classifier import Classifier, joined
 from clearhead.models.gpt import Gpt
 from clearhead.models.model import Model
 from clearhead.models.translator import Translator
+from clearhead.models.vit import Vit
 from clearhead.nn.embedding import OutputLayer
 from clearhead.nn.masks import real_tokens
+from clearhead.nn.tokens import Tokens
 from clearhead.training.losses import Loss, LossSum
 
 Objective = Callable[[Any, Any, Loss], LossSum]
@@ -77,13 +80,29 @@ def classify(model: Classifier, batch: LabelledBatch, loss: Loss) -> LossSum:
     copies = _copies(model, loss)
     ids = torch.from_numpy(batch.ids).to(device).repeat(copies, 1)
     labels = torch.from_numpy(batch.labels).to(device)
-    logits = model(ids, None if batch.is_full else real_tokens(ids, loss.pad_id))
+    tokens = model.encode(ids, None if batch.is_full else real_tokens(ids, loss.pad_id))
+    logits = model.answer(tokens)
     if batch.owners is not None:
         logits = joined(logits, torch.from_numpy(batch.owners).to(device), len(labels))
-    if copies == 1:
-        return loss.of_classes(logits, labels)
-    first, second = logits.chunk(2)
-    return loss.of_classes(first, labels, second)
+    return _named(logits, labels, copies, tokens, model.config.reduce.weight, loss)
+
+
+def see(model: Vit, batch: PictureBatch, loss: Loss) -> LossSum:
+    """Name the label of each picture."""
+    device = model.output.weight.device
+    copies = _copies(model, loss)
+    tokens = model.encode(torch.from_numpy(batch.pictures).to(device).repeat(copies, 1, 1, 1))
+    labels = torch.from_numpy(batch.labels).to(device)
+    return _named(model.answer(tokens), labels, copies, tokens, model.config.reduce.weight, loss)
+
+
+def _named(logits: Tensor, labels: Tensor, copies: int, tokens: Tokens, weight: float, loss: Loss) -> LossSum:
+    """The loss of labels, and with `weight` what the tokens cost, while it is learnt which to drop."""
+    passes = logits.chunk(copies)
+    sums = loss.of_classes(passes[0], labels, passes[1] if copies > 1 else None)
+    if tokens.price is None:
+        return sums
+    return sums._replace(total=sums.total + weight / copies * tokens.price.sum())
 
 
 def fill(model: Bert, batch: MaskedBatch, loss: Loss) -> LossSum:
@@ -117,4 +136,10 @@ def fill(model: Bert, batch: MaskedBatch, loss: Loss) -> LossSum:
     return sums
 
 
-OBJECTIVES: dict[str, Objective] = {"translator": translate, "classifier": classify, "bert": fill, "gpt": foretell}
+OBJECTIVES: dict[str, Objective] = {
+    "translator": translate,
+    "classifier": classify,
+    "bert": fill,
+    "gpt": foretell,
+    "vit": see,
+}
