@@ -173,7 +173,13 @@ def longer_and_longer(browser: Browser, folder: Path) -> list[tuple[str, ...]]:
             ("Clearhead, gallery", ours, "#view=gallery", ".thumb[data-drawn]", None),
         ]
         contestants += [
-            (f"bertviz, {view_name.replace('_', ' ')}", path, "", "svg *", their_change if "head" in view_name else None)
+            (
+                f"bertviz, {view_name.replace('_', ' ')}",
+                path,
+                "",
+                "svg *",
+                their_change if "head" in view_name else None,
+            )
             for view_name, path in theirs.items()
             if view_name not in lost
         ]

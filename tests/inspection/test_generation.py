@@ -21,9 +21,7 @@ SOURCE = [10, 20, 30, 40, 50]
 PENALTY = 1.0
 
 
-def searched(
-    model: Translator, diary: Diary | None = None, **options: object
-) -> tuple[Diary, list[Hypothesis]]:
+def searched(model: Translator, diary: Diary | None = None, **options: object) -> tuple[Diary, list[Hypothesis]]:
     diary = diary or Diary()
     config = GenerationConfig.model_validate({"length_penalty": PENALTY, "loop_guard": False, **options})
     with torch.inference_mode():
@@ -83,7 +81,9 @@ def test_replayed_weights_are_those_of_the_cached_steps(
             for place in range(count):
                 row = rows.places[place].index(winner.ids[:place])
                 seen = cached[place].shape[-1]
-                torch.testing.assert_close(look.weights[0, :, place, :seen], cached[place][row, :, 0], atol=1e-5, rtol=0)
+                torch.testing.assert_close(
+                    look.weights[0, :, place, :seen], cached[place][row, :, 0], atol=1e-5, rtol=0
+                )
                 assert float(look.weights[0, :, place, seen:].abs().sum()) == 0.0
     assert forced.tape.tokens["read"][0].text == "<s>"
     assert len(forced.tape.tokens["read"]) == len(forced.tape.tokens["target"]) == count

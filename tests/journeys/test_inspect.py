@@ -15,8 +15,8 @@ Clearhead = Callable[..., Any]
 def test_a_look_says_the_translation_and_writes_what_is_asked(
     clearhead: Clearhead, numbers_run: Path, tmp_path: Path
 ) -> None:
-    files = {flag: tmp_path / f"x.{ending}" for flag, ending in
-             (("--out", "html"), ("--json", "json"), ("--png", "png"), ("--svg", "svg"), ("--tensors", "safetensors"))}  # fmt: skip
+    endings = {"--out": "html", "--json": "json", "--png": "png", "--svg": "svg", "--tensors": "safetensors"}
+    files = {flag: tmp_path / f"x.{ending}" for flag, ending in endings.items()}
     words = [word for flag, path in files.items() for word in (flag, path)]
     said = clearhead("inspect", numbers_run, "二十三", *words, "--beam", 2, "--head", "cross.0")
     assert said.code == 0, said.err
@@ -47,7 +47,11 @@ def test_without_a_model_the_one_in_the_box_is_looked_into(
     assert "inspect vierhundert --out page.html\n" in said.err
     monkeypatch.delenv("CLEARHEAD_MODEL")
     monkeypatch.setattr("clearhead.run.built_in.assets", lambda: tmp_path / "no assets")
-    for words in (["vierhundert"], ["--importance", "--split", "test"], ["--prune", "cross.0.1", "--out", tmp_path / "y"]):
+    for words in (
+        ["vierhundert"],
+        ["--importance", "--split", "test"],
+        ["--prune", "cross.0.1", "--out", tmp_path / "y"],
+    ):
         said = clearhead("inspect", *words)
         assert said.code == 66 and said.err.count("\n") == 1
         assert said.err.startswith("clearhead: this copy of clearhead has no built-in model")

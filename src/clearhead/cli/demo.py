@@ -95,4 +95,6 @@ def _make_room(out: Path) -> None:
         raise WouldOverwriteError(f"{out} was not made by the demo: choose another --out")
     shutil.rmtree(out / "run", ignore_errors=True)
     out.mkdir(parents=True, exist_ok=True)
-    (out / MARK).write_text("The next `clearhead demo` here replaces this run, its page and its picture.\n", encoding="utf-8")
+    (out / MARK).write_text(
+        "The next `clearhead demo` here replaces this run, its page and its picture.\n", encoding="utf-8"
+    )

@@ -88,7 +88,9 @@ def draw_changes(path: Path, rows: Sequence[Changes]) -> None:
     from matplotlib.figure import Figure
 
     tables = [_by_kind(row.of) for row in rows]
-    sizes = {kind: (1 + max(at[0] for at in cells), 1 + max(at[1] for at in cells)) for kind, cells in tables[0].items()}
+    sizes = {
+        kind: (1 + max(at[0] for at in cells), 1 + max(at[1] for at in cells)) for kind, cells in tables[0].items()
+    }
     deepest, widths = max(size[0] for size in sizes.values()), [size[1] for size in sizes.values()]
     with rc_context({"font.family": font_families()}):
         size = (1.5 + 0.75 * sum(widths) + 0.5 * len(widths), 0.3 + (0.9 + 0.45 * deepest) * len(rows))

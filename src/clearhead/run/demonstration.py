@@ -27,4 +27,3 @@ def unseen_numbers(run: Path) -> tuple[list[str], list[str]]:
     """Numbers that were never trained on: German words and English words."""
     pairs, _ = pairs_to_score(run, None, None, None, "test", None)
     return [pair.source for pair in pairs], [pair.reference for pair in pairs]
-
