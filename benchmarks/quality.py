@@ -50,7 +50,7 @@ def main() -> None:
         more = ["--resume"] if (run / "config.toml").is_file() else []
         subprocess.run([sys.executable, "-m", "clearhead", *command, *more], check=True)
     pairs, language = pairs_to_score(run, None, None, None, "test", None)
-    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
+    sources, references = [pair.source for pair in pairs], [pair.reference for pair in pairs]
     translator = load(run / "model")
     found, greedy = (translator.translate(sources, beam_size=size) for size in (asked.beam, 1))
     points = curve(run, translator, sources, references, asked.beam)
