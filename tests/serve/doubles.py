@@ -38,9 +38,7 @@ class Backwards:
     def count(self, text: str) -> int:
         return len(text) + 1
 
-    def translate_batch(
-        self, texts: Sequence[str], options: TranslateOptions, watch: Watch
-    ) -> list[list[Translated]]:
+    def translate_batch(self, texts: Sequence[str], options: TranslateOptions, watch: Watch) -> list[list[Translated]]:
         self.batches.append(list(texts))
         while not self.gate.wait(0.001) or self.step:
             self.steps += 1
@@ -53,7 +51,9 @@ class Backwards:
             raise RuntimeError("a bomb")
         if any("poison" in text for text in texts):
             raise DataError("this text is poisonous")
-        return [[Translated(text[::-1] + "'" * rank, -float(rank)) for rank in range(options.results)] for text in texts]
+        return [
+            [Translated(text[::-1] + "'" * rank, -float(rank)) for rank in range(options.results)] for text in texts
+        ]
 
 
 class Counting:

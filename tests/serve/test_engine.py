@@ -78,7 +78,9 @@ def test_requests_that_wait_together_are_computed_together_within_the_budget(mak
     async def check() -> None:
         first = asyncio.create_task(ask(engine, task(backend), rows("a")))
         await until(lambda: len(backend.batches) == 1)
-        others = [asyncio.create_task(ask(engine, task(backend), rows(text))) for text in ("bb", "cc", "dd", "eeeeee", "f")]
+        others = [
+            asyncio.create_task(ask(engine, task(backend), rows(text))) for text in ("bb", "cc", "dd", "eeeeee", "f")
+        ]
         other_options = asyncio.create_task(ask(engine, task(backend, results=2), rows("g")))
         await until(lambda: engine.waiting == 6)
         backend.gate.set()

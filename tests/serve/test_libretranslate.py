@@ -45,7 +45,9 @@ def test_the_language_is_found_out_if_it_is_not_known(client: TestClient) -> Non
     text = "Das ist ein langer deutscher Satz, den man leicht erkennen kann."
     answer = client.post("/translate", json={"q": text, "source": "auto", "target": "en"}).json()
     assert answer["detectedLanguage"]["language"] == "de" and answer["detectedLanguage"]["confidence"] > 60
-    several = client.post("/translate", json={"q": [text, "我昨天在北京吃了一个很大的苹果。"], "source": "auto", "target": "en"})
+    several = client.post(
+        "/translate", json={"q": [text, "我昨天在北京吃了一个很大的苹果。"], "source": "auto", "target": "en"}
+    )
     found = several.json()["detectedLanguage"]
     assert [one["language"] for one in found] == ["de", "zh"]
 
@@ -62,7 +64,11 @@ def test_varieties_of_a_language_are_that_language(client: TestClient) -> None:
 
 
 def test_what_has_no_letters_is_left_alone(client: TestClient) -> None:
-    assert client.post("/translate", json={**GOOD, "q": ["😀", "…", "  "]}).json()["translatedText"] == ["😀", "…", "  "]
+    assert client.post("/translate", json={**GOOD, "q": ["😀", "…", "  "]}).json()["translatedText"] == [
+        "😀",
+        "…",
+        "  ",
+    ]
 
 
 def test_lines_and_sentences_are_translated_each_by_itself(start: Start) -> None:

@@ -102,7 +102,8 @@ def _type(field: Tree) -> str:
         return f"list of {_type(field.get('items', {}))}"
     if "$ref" in field:
         return str(field["$ref"]).rpartition("/")[2]
-    bounds = [f"{sign} {field[name]}" for name, sign in (("minimum", "≥"), ("maximum", "≤")) if name in field]
+    ends = (("minimum", "≥"), ("maximum", "≤"))
+    bounds = [f"{sign} {field[name]:g}" for name, sign in ends if abs(field.get(name, 1e9)) < 1e9]
     return " ".join([str(field.get("type", field.get("const", "anything"))), *bounds])
 
 
@@ -138,6 +139,7 @@ _PAGE = """\
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{title}</title>
+<link rel="icon" href="page/icon.svg" type="image/svg+xml">
 <link rel="stylesheet" href="{style}">
 </head>
 <body>

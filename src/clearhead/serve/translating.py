@@ -152,12 +152,17 @@ def _detected(catalogue: Catalogue, wish: Wish, texts: Sequence[str]) -> list[De
 
 
 def _likeliest(catalogue: Catalogue, wish: Wish, found: Sequence[Detected]) -> Detected:
-    """The likeliest language; whoever wants a translation has hardly sent the language he wants, unless that is sure."""
+    """The likeliest language that there is something to be done about.
+
+    Whoever wants a translation has hardly sent the language he wants, unless that is sure; and whoever names a model
+    has sent a language that it knows.
+    """
     target = catalogue.language(wish.target)
+    able = [model for model in catalogue if wish.model in (None, model.name)]
+    sources = [source for model in able for source, other in model.directions if other in (target, UNKNOWN)]
     for one in found:
-        if one.language != target or one.confidence >= SURE:
+        if one.language in sources or (wish.model is None and (one.language != target or one.confidence >= SURE)):
             return one
-    sources = [source for model in catalogue for source, other in model.directions if other in (target, UNKNOWN)]
     return Detected(next(iter(sources), found[0].language), 0.0)
 
 

@@ -24,7 +24,9 @@ POLICY = "; ".join(
     ]
 )
 """A page of ours may use what this server gives it, and nothing else."""
-OWN = ("live.js", "live-words.js", "asking.js", "live.css", "docs.css", "icon.svg")
+OWN = (
+    "live.js", "live-words.js", "asking.js", "kinds.js", "changes.js", "live.css", "docs.css", "icon.svg",
+)  # fmt: skip
 KINDS = {"js": "text/javascript", "css": "text/css", "svg": "image/svg+xml"}
 
 
