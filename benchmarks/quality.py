@@ -22,7 +22,8 @@ from clearhead.checkpoint import all_steps, read_tensors, restore_model
 from clearhead.evaluate import score
 from clearhead.protocols import PROTOCOLS, score_like
 from clearhead.run.scoring import pairs_to_score
-from clearhead.run.using import LoadedTranslator, load
+from clearhead.run.translating import LoadedTranslator
+from clearhead.run.using import load
 
 
 @dataclass(frozen=True)

@@ -17,14 +17,16 @@ from clearhead.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from clearhead.run.settings import RunConfig
-    from clearhead.run.using import LoadedTranslator
     from clearhead.training.events import Event
 
 __all__ = ["__version__", "load", "train"]
 
 
-def load(path: str | Path | None = None, device: str = "auto") -> LoadedTranslator:
-    """Load a model directory, the best model of a run directory, or without a path the built-in model."""
+def load(path: str | Path | None = None, device: str = "auto") -> Any:
+    """Load a model directory, the best model of a run directory, or without a path the built-in model.
+
+    What comes back is what a model of its kind is used through: a `LoadedTranslator` for a translator.
+    """
     from clearhead.run.using import load
 
     return load(path, device)

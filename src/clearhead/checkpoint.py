@@ -21,15 +21,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from clearhead.config import Record, build
+from clearhead.config import build
 from clearhead.data.batches import Cursor
 from clearhead.errors import DataError, MissingInputError, StorageError, choose
-from clearhead.models import MODELS
-from clearhead.models.translator import Translator
+from clearhead.models import MODELS, Model, ModelConfig
 from clearhead.storage import (
     DRAFT,
     RETIRED,
     SUMS,
+    check_listed,
     read_json,
     remove,
     retire,
@@ -47,7 +47,6 @@ from clearhead.training.optimizers import Optimizer, restore_tensors, state_tens
 
 FORMAT_VERSION = 1
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
-DESCRIPTION = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")
 MEMORIES = {
     str(dtype): dtype
     for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.int32, torch.uint8)
@@ -140,18 +139,25 @@ def _check_fit(expected: Mapping[str, Tensor], tensors: Mapping[str, Tensor], wh
 class StoredModel:
     """What a model directory holds."""
 
-    model: Translator
-    tokenizers: TokenizerPair
-    generation: dict[str, Any]
+    model: Model
+    tokenizers: TokenizerPair | None
+    """One of both sides where there is only one; None where no text is read."""
+    generation: dict[str, Any] | None
+    """None where no text is written."""
     path: Path
+
+    @property
+    def kind(self) -> str:
+        """The model's name in MODELS."""
+        return self.model.config.kind
 
 
 def save_model(
     directory: Path,
-    model: Translator,
-    tokenizers: TokenizerPair,
+    model: Model,
+    tokenizers: TokenizerPair | None,
     *,
-    generation: Mapping[str, Any],
+    generation: Mapping[str, Any] | None,
     card: str,
     training_config: str,
     tensors: Mapping[str, Tensor] | None = None,
@@ -174,7 +180,7 @@ def save_model(
 
 def rewrite_card(directory: Path, card: str) -> None:
     """Give a model directory another README.md and leave the rest as it is, its sums included."""
-    verify(directory, "model.safetensors", *DESCRIPTION)
+    _verified(directory, "model.safetensors")
 
     def fill(draft: Path) -> None:
         for path in directory.iterdir():
@@ -186,40 +192,59 @@ def rewrite_card(directory: Path, card: str) -> None:
 
 
 def describe_model(
-    directory: Path, config: Record, tokenizers: TokenizerPair, generation: Mapping[str, Any], dtype: str = "float32"
+    directory: Path,
+    config: ModelConfig,
+    tokenizers: TokenizerPair | None,
+    generation: Mapping[str, Any] | None,
+    dtype: str = "float32",
 ) -> None:
     """Write what is known of a model apart from its weights."""
     tree = {"format_version": FORMAT_VERSION, "dtype": dtype, **config.model_dump()}
     write_json(directory / "config.json", tree)
-    write_json(directory / "generation_config.json", generation)
-    tokenizers.save(directory)
+    if generation is not None:
+        write_json(directory / "generation_config.json", generation)
+    if tokenizers is not None:
+        tokenizers.save(directory)
 
 
 def seal_description(run: Path) -> None:
     """Write the sums of what `describe_model` wrote into a run directory."""
-    write_sums(run, [run / "config.json", run / "generation_config.json", *run.glob("*tokenizer*.json")])
+    write_sums(run, [run / "config.json", *run.glob("generation_config.json"), *run.glob("*tokenizer*.json")])
 
 
 def verify_description(run: Path) -> None:
     """Check what `seal_description` has sealed."""
     if (run / SUMS).is_file():
-        verify(run, *DESCRIPTION)
+        _verified(run)
+
+
+def _verified(directory: Path, *needed: str) -> None:
+    """Check a directory that describes a model: nothing in it may be damaged, and what its kind needs must be there."""
+    listed = verify(directory, "config.json", *needed)
+    kind, _ = _description(directory)
+    text = ("tokenizer.json", "tokenizer_config.json") if kind.reads_text else ()
+    check_listed(directory, listed, (*(("generation_config.json",) if kind.generates else ()), *text))
+
+
+def _description(directory: Path) -> tuple[type[Model], dict[str, Any]]:
+    """Which kind of model a directory describes, and the rest of what its config.json says."""
+    tree = read_json(directory / "config.json")
+    version = tree.pop("format_version", None)
+    if version != FORMAT_VERSION:
+        raise StorageError(f"{directory} has format {version}, this is format {FORMAT_VERSION}: use a matching version")
+    return choose(MODELS, str(tree.get("kind")), "model"), tree
 
 
 def load_model(path: Path) -> StoredModel:
     """Read a model directory, or the best model of a run directory."""
     described, weights = locate(path)
     if described == weights:
-        verify(weights, "model.safetensors", *DESCRIPTION)
+        _verified(weights, "model.safetensors")
     else:
         verify(weights, "model.safetensors")
         verify_description(described)
-    tree = read_json(described / "config.json")
-    version = tree.pop("format_version", None)
-    if version != FORMAT_VERSION:
-        raise StorageError(f"{described} has format {version}, this is format {FORMAT_VERSION}: use a matching version")
+    kind, tree = _description(described)
     dtype = choose(DTYPES, str(tree.pop("dtype", "float32")), "number format")
-    kind = choose(MODELS, str(tree.get("kind")), "model")
     model = kind(build(kind.Config, tree, str(described / "config.json")))
     tensors = read_tensors(weights / "model.safetensors")
     other = [name for name, tensor in tensors.items() if tensor.is_floating_point() and tensor.dtype != dtype]
@@ -229,8 +254,9 @@ def load_model(path: Path) -> StoredModel:
             f"{other[0]} is {tensors[other[0]].dtype}, not {dtype}"
         )
     restore_model(model, tensors, weights / "model.safetensors")
-    generation = read_json(described / "generation_config.json")
-    return StoredModel(model.eval(), TokenizerPair.load(described), generation, path)
+    generation = read_json(described / "generation_config.json") if kind.generates else None
+    tokenizers = TokenizerPair.load(described) if kind.reads_text else None
+    return StoredModel(model.eval(), tokenizers, generation, path)
 
 
 def locate(path: Path) -> tuple[Path, Path]:

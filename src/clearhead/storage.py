@@ -129,10 +129,10 @@ def _read(path: Path) -> bytes:
         raise StorageError(f"cannot read {path}: {error.strerror or error}") from None
 
 
-def verify(directory: Path, *needed: str) -> None:
+def verify(directory: Path, *needed: str) -> set[str]:
     """Compare every file with the sums written beside it; a flipped bit is an error, not a model.
 
-    `needed` are the files that must be among them.
+    `needed` are the files that must be among them; the names of all that are come back.
     """
     sums = directory / SUMS
     if not sums.is_file():
@@ -140,13 +140,19 @@ def verify(directory: Path, *needed: str) -> None:
     # Not splitlines: it would take a damaged line end for another kind of line end.
     lines = _read(sums).decode("utf-8", errors="replace").removesuffix("\n").split("\n")
     expected = {name: digest for digest, _, name in (line.partition("  ") for line in lines)}
-    for name in needed:
-        if name not in expected:
-            raise StorageError(f"{directory / name} is not among the sums in {SUMS}; restore them from a copy")
+    check_listed(directory, set(expected), needed)
     for name, digest in expected.items():
         path = directory / name
         if not name or Path(name).name != name or not path.is_file() or _sha256(path) != digest:
             raise StorageError(f"{path} is damaged or missing: it does not match {SUMS}; restore it from a copy")
+    return set(expected)
+
+
+def check_listed(directory: Path, listed: set[str], needed: Iterable[str]) -> None:
+    """Refuse a directory whose sums leave out a file that it must have."""
+    for name in needed:
+        if name not in listed:
+            raise StorageError(f"{directory / name} is not among the sums in {SUMS}; restore them from a copy")
 
 
 def write_json(path: Path, tree: Mapping[str, Any]) -> None:

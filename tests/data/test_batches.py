@@ -18,13 +18,11 @@ from clearhead.data.batches import (
     BatchConfig,
     Batches,
     Cursor,
-    PairBatch,
     epoch_plan,
     fixed_parts,
     fixed_plan,
-    pair_batch,
 )
-from clearhead.data.corpus import Sentences, TokenisedPairs, tokenise
+from clearhead.data.corpus import PairBatch, Sentences, TokenisedPairs, tokenise
 from clearhead.errors import ConfigError, DataError
 from clearhead.text import BOS_ID, EOS_ID, PAD_ID, TokenizerConfig, TokenizerPair
 
@@ -249,7 +247,7 @@ def test_a_cursor_that_does_not_fit_the_data_is_refused() -> None:
 
 
 def test_an_empty_corpus_is_refused_for_training_and_gives_no_validation_batch() -> None:
-    with pytest.raises(DataError, match="there are no sentence pairs to train on"):
+    with pytest.raises(DataError, match="there are no examples to train on"):
         Batches(corpus([]), BatchConfig(), seed=0)
     assert fixed_batches(corpus([]), BatchConfig()) == []
 
@@ -264,7 +262,7 @@ def test_impossible_settings_are_refused() -> None:
 
 
 def test_a_batch_has_control_tokens_and_padding_where_they_belong() -> None:
-    batch = pair_batch(corpus([(2, 1), (0, 3)]), np.array([1, 0]))
+    batch = corpus([(2, 1), (0, 3)]).batch(np.array([1, 0]))
     assert batch.source.tolist() == [[EOS_ID, PAD_ID, PAD_ID], [10, 11, EOS_ID]]
     assert batch.target.tolist() == [[BOS_ID, 11, 12, 13, EOS_ID], [BOS_ID, 10, EOS_ID, PAD_ID, PAD_ID]]
     assert batch.source_lengths.tolist() == [1, 3]
@@ -276,20 +274,20 @@ def test_a_batch_has_control_tokens_and_padding_where_they_belong() -> None:
 @given(LENGTHS)
 def test_a_batch_equals_a_loop_over_its_sentences(lengths: list[tuple[int, int]]) -> None:
     pairs = corpus(lengths)
-    batch = pair_batch(pairs, np.arange(len(lengths))[::-1])
+    batch = pairs.batch(np.arange(len(lengths))[::-1])
     for row, index in enumerate(reversed(range(len(lengths)))):
         source = [*pairs.source(index), EOS_ID]
         target = [BOS_ID, *pairs.target(index), EOS_ID]
         assert batch.source[row].tolist() == source + [PAD_ID] * (batch.source.shape[1] - len(source))
         assert batch.target[row].tolist() == target + [PAD_ID] * (batch.target.shape[1] - len(target))
         assert (batch.source_lengths[row], batch.target_lengths[row]) == (len(source), len(target) - 1)
-    assert batch.num_target_tokens == (batch.target[:, 1:] != PAD_ID).sum()
+    assert batch.num_answers == (batch.target[:, 1:] != PAD_ID).sum()
     assert batch.source_is_full == (PAD_ID not in batch.source)
     assert batch.target_is_full == (PAD_ID not in batch.target)
 
 
 def test_the_answers_are_the_inputs_one_token_ahead() -> None:
-    batch = pair_batch(corpus([(2, 3), (2, 3)]), np.arange(2))
+    batch = corpus([(2, 3), (2, 3)]).batch(np.arange(2))
     inputs, answers = batch.target[:, :-1], batch.target[:, 1:]
     assert batch.target_is_full
     assert np.array_equal(inputs[:, 1:], answers[:, :-1])

@@ -69,7 +69,7 @@ def test_a_step_is_the_same_for_any_number_of_processes(
             (whole.cursor, whole.tokens, whole.examples, len(shares[0].parts))
         }
         real = [part.batch for share in shares for part in share.parts if part.counts]
-        assert sum(batch.num_target_tokens for batch in real) == whole.tokens
+        assert sum(batch.num_answers for batch in real) == whole.tokens
         expected = np.concatenate([part.batch.indices for part in whole.parts])
         assert sorted(np.concatenate([batch.indices for batch in real])) == sorted(expected)
 

@@ -264,9 +264,9 @@ def test_a_broken_environment_setting_is_a_config_error(clearhead: Clearhead, mo
 
 def test_lines_before_a_bad_one_are_not_lost(files_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from clearhead.cli import run
-    from clearhead.run import using
+    from clearhead.run import translating
 
-    monkeypatch.setattr(using, "WINDOW", 2)
+    monkeypatch.setattr(translating, "WINDOW", 2)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"elf\nelf\n\xff\n")))
     out = io.StringIO()
     monkeypatch.setattr(sys, "stdout", out)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from clearhead.cli.train import Stop, stoppable
+from clearhead.cli.stopping import Stop, stoppable
 
 PROGRAM = (sys.executable, "-m", "clearhead")
 SETTINGS = (

@@ -11,11 +11,11 @@ from jaxtyping import config as shape_checks
 @pytest.fixture
 def brief(monkeypatch: pytest.MonkeyPatch) -> None:
     """No picture of the loss and no samples for people: they take longer than all steps of a tiny run."""
-    from clearhead.run import training
+    from clearhead.run.tasks.translator import TranslatorTask
     from clearhead.training import logbook
 
     monkeypatch.setattr(logbook, "draw_curve", lambda metrics, picture: None)
-    monkeypatch.setattr(training, "_samples", lambda model, prepared, device: ())
+    monkeypatch.setattr(TranslatorTask, "samples", lambda self, model, prepared, device: ())
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.run import choosing
 from clearhead.run.choosing import choose_config, free_memory
 from clearhead.run.settings import RunConfig
+from clearhead.run.tasks import translator
 from clearhead.run.training import rehearse
 from clearhead.training.events import Noted
 from clearhead.training.sizing import TIERS, choose_sizes
@@ -108,7 +109,7 @@ def test_sizes_never_fall_as_data_grows(key: str) -> None:
 @pytest.mark.parametrize("pairs", [10, 10_000, 1_000_000, 10**8])
 def test_every_size_makes_a_config_that_holds(pairs: int, two_files: NewFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     chosen = choose_sizes(pairs, longest=100, memory=8 * GIB)
-    monkeypatch.setattr(choosing, "choose_sizes", lambda *amounts: chosen)
+    monkeypatch.setattr(translator, "choose_sizes", lambda *amounts: chosen)
     config, _, _ = choose_config(two_files(60), "runs/mine")
     assert config.model.dim % config.model.num_heads == 0
     assert config.train.warmup > 0
@@ -131,7 +132,7 @@ def test_less_data_gives_smaller_batches_so_that_there_are_steps_enough() -> Non
 def test_the_memory_that_is_free_is_what_counts(two_files: NewFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     monkeypatch.setattr(choosing, "free_memory", lambda: 12_345)
-    monkeypatch.setattr(choosing, "choose_sizes", lambda *amounts: seen.append(amounts[2]) or choose_sizes(*amounts))
+    monkeypatch.setattr(translator, "choose_sizes", lambda *amounts: seen.append(amounts[2]) or choose_sizes(*amounts))
     choose_config(two_files(), "runs/mine")
     assert seen == [12_345]
 

@@ -13,7 +13,7 @@ from safetensors import safe_open
 import clearhead
 from clearhead.errors import ConfigError, DataError, StorageError, UsageError
 from clearhead.run.inspecting import Inspection
-from clearhead.run.using import LoadedTranslator
+from clearhead.run.translating import LoadedTranslator
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 

@@ -15,7 +15,7 @@ from clearhead.errors import DataError, WouldOverwriteError
 from clearhead.inspection.ablation import ablated
 from clearhead.run import surgery
 from clearhead.run.surgery import Effect, importance, mean_loss, prune, save_importance
-from clearhead.run.using import LoadedTranslator
+from clearhead.run.translating import LoadedTranslator
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
+from tests.run.assembling import assembled
 
 from clearhead.checkpoint import all_steps, best_first, load_model, model_tensors, read_tensors, restore_model
 from clearhead.data.batches import Cursor
 from clearhead.errors import DivergedError, StorageError
-from clearhead.run.preparing import examine, prepare
 from clearhead.run.settings import RunConfig, read_config
-from clearhead.run.training import Assembled, assemble, resume, train
+from clearhead.run.training import resume, train
 from clearhead.run.using import load
 from clearhead.storage import SUMS, write_sums
 from clearhead.training import logbook
@@ -31,15 +31,6 @@ from clearhead.training.schedules import SCHEDULES
 
 Configure = Callable[..., RunConfig]
 pytestmark = pytest.mark.usefixtures("unchecked")
-
-
-def assembled(config: RunConfig) -> Assembled:
-    steps = prepare(config, examine(config))
-    try:
-        while True:
-            next(steps)
-    except StopIteration as end:
-        return assemble(config, end.value)
 
 
 def loss_of(config: RunConfig, paths: list[Path]) -> float:
@@ -123,6 +114,24 @@ def test_a_wish_to_stop_leaves_a_model_and_a_run_that_goes_on(tiny: Configure) -
     load(config.out).translate("eins")
     events = list(resume(Path(config.out), []))
     assert [event.step for event in events if isinstance(event, Progress)] == list(range(3, 9))
+
+
+@pytest.mark.usefixtures("brief")
+def test_a_run_that_starts_from_another_has_its_tokenizers_and_its_weights(tiny: Configure, tmp_path: Path) -> None:
+    first = tiny("first")
+    list(train(first))
+    second = tiny("second", tokenizer__kind="byte", train__lr=1e-30).model_copy(update={"init": first.out})
+    notes = [event.message for event in train(second) if isinstance(event, Noted)]
+    before, after = load_model(Path(first.out)), load_model(Path(second.out))
+    assert before.tokenizers is not None and after.tokenizers is not None
+    assert after.tokenizers.fingerprint() == before.tokenizers.fingerprint()
+    assert read_config(Path(second.out) / "config.toml").tokenizer.kind == "char"
+    ours, theirs = model_tensors(after.model), model_tensors(before.model)
+    assert f"started from {first.out}, a translator: {len(ours)} of {len(ours)} tensors taken" in notes
+    for name, tensor in theirs.items():
+        torch.testing.assert_close(ours[name], tensor)
+    shutil.rmtree(first.out)
+    assert finished_by(list(resume(Path(second.out), ["train.steps=9"]))).step == 9
 
 
 # Which weights are kept ----------------------------------------------------------------------------------------------

@@ -16,9 +16,11 @@ import clearhead
 from clearhead.config import to_toml
 from clearhead.data.numbers import spell
 from clearhead.errors import ConfigError, DataError, MissingInputError, StorageError, UnavailableError
-from clearhead.run import using
+from clearhead.run import translating
+from clearhead.run.devices import pick_device
 from clearhead.run.settings import resolve
-from clearhead.run.using import LoadedTranslator, Translation, load, pick_device
+from clearhead.run.translating import LoadedTranslator, Translation
+from clearhead.run.using import load
 from clearhead.storage import SUMS, write_sums
 from clearhead.text.specials import EOS_ID
 from clearhead.training.events import Event, Finished, Noted
@@ -92,8 +94,8 @@ def test_results_do_not_depend_on_how_many_are_translated_together(
     texts = random_texts(60)
     together = found_in(translator, texts, options)
     for batch_tokens, window in ((1, 1024), (100, 7), (4096, 1)):
-        monkeypatch.setattr(using, "BATCH_TOKENS", batch_tokens)
-        monkeypatch.setattr(using, "WINDOW", window)
+        monkeypatch.setattr(translating, "BATCH_TOKENS", batch_tokens)
+        monkeypatch.setattr(translating, "WINDOW", window)
         assert_alike(found_in(translator, texts, options), together)
 
 
@@ -108,7 +110,7 @@ def test_results_do_not_depend_on_the_order(translator: LoadedTranslator, option
 
 
 def test_lines_are_read_no_further_than_needed(translator: LoadedTranslator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(using, "WINDOW", 4)
+    monkeypatch.setattr(translating, "WINDOW", 4)
     read = []
 
     def lines() -> Iterator[str]:
@@ -175,7 +177,7 @@ def test_a_translation_that_was_cut_says_so(translator: LoadedTranslator) -> Non
 def test_a_text_that_is_too_long_is_named_by_its_number(
     translator: LoadedTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(using, "WINDOW", 2)
+    monkeypatch.setattr(translating, "WINDOW", 2)
     longest = translator.model.config.max_len - 1
     translator.translate("e" * longest)
     with pytest.raises(DataError) as error:
@@ -187,7 +189,7 @@ def test_a_text_that_is_too_long_is_named_by_its_number(
 
 
 def test_half_a_character_is_named_by_its_number(translator: LoadedTranslator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(using, "WINDOW", 2)
+    monkeypatch.setattr(translating, "WINDOW", 2)
     with pytest.raises(DataError) as error:
         translator.translate(["eins", "zwei", "dr\ud800ei"])
     assert str(error.value) == (

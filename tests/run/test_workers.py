@@ -15,8 +15,9 @@ import torch
 
 from clearhead.data.numbers import spell
 from clearhead.errors import DataError, DivergedError, UnavailableError
-from clearhead.run import using, workers
-from clearhead.run.using import LoadedTranslator, load
+from clearhead.run import translating, workers
+from clearhead.run.translating import LoadedTranslator
+from clearhead.run.using import load
 from clearhead.run.workers import Crew, can_fork
 
 pytestmark = [
@@ -154,8 +155,8 @@ def test_where_forks_are_not_safe_workers_are_refused(monkeypatch: pytest.Monkey
 def test_workers_give_the_same_translations_in_the_same_order(
     translator: LoadedTranslator, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
 ) -> None:
-    monkeypatch.setattr(using, "SMALLEST_SHARE", 100)
-    monkeypatch.setattr(using, "WINDOW", 30)
+    monkeypatch.setattr(translating, "SMALLEST_SHARE", 100)
+    monkeypatch.setattr(translating, "WINDOW", 30)
     config = translator.configured(**options)
     alone = list(translator.stream(TEXTS, config, 1))
     together = list(translator.stream(iter(TEXTS), config, 2))
@@ -172,9 +173,9 @@ def test_workers_are_hired_only_where_they_pay(translator: LoadedTranslator, mon
             hired.append(count)
             super().__init__(work, count)
 
-    monkeypatch.setattr(using, "Crew", Watched)
+    monkeypatch.setattr(translating, "Crew", Watched)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
-    monkeypatch.setattr(using, "ENOUGH_FOR_WORKERS", 5)
+    monkeypatch.setattr(translating, "ENOUGH_FOR_WORKERS", 5)
     expected = translator.translate(TEXTS[:5], workers=1)
     assert hired == []
     translator.translate(TEXTS[:4])

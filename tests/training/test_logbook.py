@@ -47,7 +47,8 @@ def test_every_event_is_a_line_of_metrics_and_of_the_log(tmp_path: Path) -> None
     assert [row["event"] for row in rows] == names
     assert rows[0]["message"] == "读 two files"
     assert (rows[2]["step"], rows[2]["loss"], rows[2]["tokens_per_second"]) == (2, 2.0, 1234.0)
-    assert rows[4]["samples"][1]["source"] == "二十三"
+    assert rows[4]["samples"][1] == {"source": "二十三", "reference": "x", "hypothesis": "y"}
+    assert set(rows[4]) == {"event", "step", "loss", "perplexity", "is_best", "samples"}
     assert rows[5]["path"] == "run/checkpoints/step-5" and rows[6]["model_dir"] == "run/model"
     log = (run / "train.log").read_text(encoding="utf-8").splitlines()
     assert len(log) == len(STORY)
@@ -115,6 +116,8 @@ def test_steps_that_will_be_taken_again_are_struck_out(tmp_path: Path) -> None:
         ),
         (Validated(3, 2.0, 7.389, False), "validation at step 3: loss 2.000  ppl 7.39"),
         (Validated(3, 2.0, 7.389, True), "validation at step 3: loss 2.000  ppl 7.39  best so far"),
+        (Validated(3, 2.0, 7.389, False, (), 0.9375), "validation at step 3: loss 2.000  ppl 7.39  accuracy 93.8 %"),
+        (Reading("reading", 5, 10, 2.0, None, "lines"), "reading 5 of 10 lines  2 lines/s"),
         (Saved(3, Path("x/step-3")), "saved x/step-3"),
         (Finished(3, "done", 61.0), "done at step 3 after 0:01:01"),
         (Finished(3, "early stop", 3661.0, 2, 1.25), "early stop at step 3 after 1:01:01; best loss 1.250 at step 2"),

@@ -8,27 +8,18 @@ from typing import Any
 
 import pytest
 import torch
+from tests.run.assembling import assembled
 
 from clearhead.checkpoint import model_tensors
 from clearhead.errors import DivergedError
-from clearhead.run.preparing import examine, prepare
 from clearhead.run.settings import RunConfig
-from clearhead.run.training import Assembled, assemble, train
+from clearhead.run.training import train
 from clearhead.training.events import Finished, Progress, Saved, Started, Validated
 from clearhead.training.loop import TrainingState
 from clearhead.training.optimizers import OPTIMIZERS
 from clearhead.training.precision import PRECISIONS
 
 Configure = Callable[..., RunConfig]
-
-
-def assembled(config: RunConfig) -> Assembled:
-    steps = prepare(config, examine(config))
-    try:
-        while True:
-            next(steps)
-    except StopIteration as end:
-        return assemble(config, end.value)
 
 
 def test_a_run_tells_its_story_in_order(tiny: Configure) -> None:
@@ -55,7 +46,7 @@ def test_accumulated_gradients_are_those_of_one_large_batch(tiny: Configure) -> 
     changes: dict[str, Any] = {"model__dropout": 0.0, "train__clip": 0.0}
     run = assembled(tiny(train__accumulate=3, **changes))
     batches = [part.batch for part in next(run.loop.shares()).parts]
-    assert len({batch.num_target_tokens for batch in batches}) > 1
+    assert len({batch.num_answers for batch in batches}) > 1
     run.loop.step(run.loop.shares(), 1, 8)
     accumulated = {name: p.grad.clone() for name, p in run.model.named_parameters() if p.grad is not None}
 
@@ -71,7 +62,7 @@ def test_the_loss_is_normalised_by_real_target_tokens(tiny: Configure) -> None:
     run = assembled(tiny(model__dropout=0.0))
     batch = next(run.loop.shares()).parts[0].batch
     sums = run.loop.objective(run.model, batch, run.loop.loss)
-    assert sums.tokens == batch.num_target_tokens == int((batch.target[:, 1:] != 2).sum())
+    assert sums.tokens == batch.num_answers == int((batch.target[:, 1:] != 2).sum())
 
 
 def test_every_parameter_gets_a_gradient(tiny: Configure) -> None:
@@ -163,4 +154,4 @@ def test_agreement_reads_a_batch_twice_while_training_and_once_while_measuring(t
     twice.model.encoder.register_forward_hook(lambda module, given, found: rows.append(len(found)))
     sums = twice.loop.objective(twice.model.train(), batch, twice.loop.loss)
     assert rows == [2 * len(batch.source)]
-    assert sums.tokens == batch.num_target_tokens
+    assert sums.tokens == batch.num_answers

@@ -173,3 +173,25 @@ def test_two_equal_passes_lose_what_one_does(output: OutputLayer) -> None:
     torch.testing.assert_close(two.total, one.total)
     torch.testing.assert_close(two.nll, one.nll)
     assert two.tokens == one.tokens
+
+
+# Classes -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.4])
+@pytest.mark.parametrize("classes", [2, 5])
+def test_of_classes_none_is_padding_and_the_right_ones_are_counted(smoothing: float, classes: int) -> None:
+    torch.manual_seed(2)
+    logits, labels = torch.randn(9, classes), torch.randint(0, classes, (9,))
+    found = LOSSES["cross_entropy"](smoothing, PAD).of_classes(logits, labels)
+    torch.testing.assert_close(found.total, F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum"))
+    torch.testing.assert_close(found.nll, F.cross_entropy(logits, labels, reduction="sum"))
+    assert (found.tokens, found.right) == (9, int((logits.argmax(1) == labels).sum()))
+
+
+def test_the_kl_form_of_classes_spreads_over_all_but_the_right_one() -> None:
+    torch.manual_seed(2)
+    logits, labels = torch.randn(9, 5), torch.randint(0, 5, (9,))
+    wanted = torch.full((9, 5), 0.2 / 4).scatter_(1, labels[:, None], 0.8)
+    theirs = F.kl_div(logits.log_softmax(-1), wanted, reduction="sum")
+    torch.testing.assert_close(LOSSES["kl"](0.2, PAD).of_classes(logits, labels).total, theirs)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from clearhead.models.translator import Translator, TranslatorConfig
+from clearhead.training.distributed import SOLO, Team
 from clearhead.training.optimizers import OPTIMIZERS, Muon, orthogonalise, state_tensors
 
 
@@ -67,3 +68,30 @@ def test_muon_pulls_matrices_towards_zero_by_its_weight_decay() -> None:
     optimizer.param_groups[0]["lr"] = 0.1
     optimizer.step()
     assert torch.allclose(weight, torch.full((8, 8), 0.95))
+
+
+class Alone(Team):
+    """One of a team whose others never answer."""
+
+    def add_up(self, tensor: torch.Tensor) -> None:
+        pass
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_a_team_shares_muons_matrices_out_and_misses_none(size: int) -> None:
+    """What each process would do alone adds up to what one process does, and no matrix is done twice."""
+
+    def moves(team: Team) -> list[torch.Tensor]:
+        chance = torch.Generator().manual_seed(1)
+        weights = [torch.zeros(shape) for shape in [(8, 8), (8, 24), (24, 8), (8, 8), (8, 8)]]
+        optimizer = Muon(weights, [torch.zeros(3)], betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0, team=team)
+        optimizer.param_groups[0]["lr"] = 0.5
+        for weight in weights:
+            weight.grad = torch.randn(weight.shape, generator=chance)
+        optimizer.step()
+        return weights
+
+    shares = [moves(Alone(rank=rank, size=size)) for rank in range(size)]
+    for whole, *parts in zip(moves(SOLO), *shares, strict=True):
+        assert sum(bool(part.any()) for part in parts) == 1
+        assert torch.equal(whole, torch.stack(parts).sum(0))

@@ -12,7 +12,7 @@ from clearhead.bench.sizes import Size
 from clearhead.data.corpus import Sentences, TokenisedPairs
 from clearhead.data.sets import is_here
 from clearhead.run.preparing import examine, prepare
-from clearhead.run.settings import find_recipe, read_config
+from clearhead.run.settings import TranslatorRun, find_recipe, read_config
 from clearhead.text.specials import SPECIALS
 
 MADE_PAIRS = 29_000
@@ -25,6 +25,7 @@ def fitting_corpus(size: Size) -> tuple[Size, TokenisedPairs, str]:
     if not is_here("multi30k"):
         return size, made_pairs(size), "made sentences with the lengths of Multi30k"
     config = read_config(find_recipe(size.recipe))
+    assert isinstance(config, TranslatorRun)
     preparing = prepare(config, examine(config))
     while True:
         try:

@@ -22,7 +22,8 @@ from clearhead.bench.twins import hugging_face
 from clearhead.data.sets import set_file
 from clearhead.evaluate import score
 from clearhead.models.translator import Translator
-from clearhead.run.using import LoadedTranslator, load
+from clearhead.run.translating import LoadedTranslator
+from clearhead.run.using import load_as
 from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID, SPECIALS
 
 HF_BATCH = 64
@@ -195,7 +196,7 @@ def contest(
         scored = {} if name == TUTORIAL else found[name]
         bleu = {size: score(texts, references, resamples=0).bleu for size, texts in scored.items()}
         rows.append(Row(name, rates, bleu, found[name], peaks[name]))
-    shape = load(model, "cpu").model.config
+    shape = load_as(LoadedTranslator, model, "cpu").model.config
     described = (
         f"{shape.dim} wide, ff {shape.ff_dim}, {shape.encoder_layers}+{shape.decoder_layers} layers, "
         f"{shape.residual}-norm, {shape.target_vocab_size:,} tokens"
@@ -213,7 +214,7 @@ def sentences_of(language: str) -> list[str]:
 def sit(settings: Facts) -> Turn:
     """One contestant: loads the model, and translates each time it is asked."""
     torch.set_num_threads(settings["threads"])
-    translate = CONTESTANTS[settings["name"]](load(settings["model"], "cpu"))
+    translate = CONTESTANTS[settings["name"]](load_as(LoadedTranslator, settings["model"], "cpu"))
 
     def turn(asked: Facts) -> Facts:
         began = time.perf_counter()

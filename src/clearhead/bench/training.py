@@ -25,7 +25,8 @@ from clearhead.bench.corpus import fitting_corpus, restore, store
 from clearhead.bench.peers import PEERS, SMOOTHING, Trainee
 from clearhead.bench.seat import Facts, Seat, Turn
 from clearhead.bench.sizes import SIZES, Size, useful_flops
-from clearhead.data.batches import BatchConfig, Batches, Cursor, PairBatch, Part, Share
+from clearhead.data.batches import BatchConfig, Batches, Cursor, Part, Share
+from clearhead.data.corpus import PairBatch
 from clearhead.errors import DataError, choose
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.text.specials import PAD_ID
@@ -34,7 +35,7 @@ from clearhead.training.distributed import SOLO, Lesson, share_out
 from clearhead.training.loop import Loop
 from clearhead.training.losses import LOSSES
 from clearhead.training.objectives import OBJECTIVES
-from clearhead.training.optimizers import OPTIMIZERS
+from clearhead.training.optimizers import make_optimizer
 from clearhead.training.precision import PRECISIONS, is_slow
 from clearhead.training.settings import TrainConfig
 
@@ -183,18 +184,24 @@ def sit(settings: Facts) -> Turn:
     stream = batches.shares()
 
     def turn(asked: Facts) -> Facts:
-        pulled = [next(stream).parts[0].batch for _ in range(asked["steps"])]
+        pulled = [_only_batch(next(stream)) for _ in range(asked["steps"])]
         began = time.perf_counter()
         for batch in pulled:
             train(batch)
         seconds = time.perf_counter() - began
         return {
             "seconds": seconds,
-            "tokens": sum(batch.num_target_tokens for batch in pulled),
+            "tokens": sum(batch.num_answers for batch in pulled),
             "flops": sum(useful_flops(size, batch.source_lengths, batch.target_lengths) for batch in pulled),
         }
 
     return turn
+
+
+def _only_batch(share: Share) -> PairBatch:
+    (part,) = share.parts
+    assert isinstance(part.batch, PairBatch)
+    return part.batch
 
 
 def our_loop(model: Translator, batches: Batches, precision: str = "fp32") -> Loop:
@@ -206,7 +213,7 @@ def our_loop(model: Translator, batches: Batches, precision: str = "fp32") -> Lo
 
     keep_memory()
     config = TrainConfig(steps=1_000_000, lr=1e-4, smoothing=SMOOTHING, precision=precision)
-    optimizer = OPTIMIZERS["adam"](model, betas=(config.beta1, config.beta2), eps=config.eps, weight_decay=0.0)
+    optimizer = make_optimizer(model, config)
     loss = LOSSES[config.loss](config.smoothing, PAD_ID)
     objective = OBJECTIVES["translator"]
     return Loop(
@@ -223,7 +230,7 @@ def our_loop(model: Translator, batches: Batches, precision: str = "fp32") -> Lo
 
 def take_step(loop: Loop, batch: PairBatch) -> None:
     """One step of the loop, on this batch."""
-    share = Share(Cursor(), batch.num_target_tokens, (Part(batch, counts=True),), ())
+    share = Share(Cursor(), batch.num_answers, (Part(batch, counts=True),), ())
     loop.step(iter([share]), 1, 1_000_000)
 
 

@@ -34,7 +34,8 @@ def demo(*, out: Path = Path("demo"), quick: Switch = False) -> int:
     with show.waiting("waking up"):
         from clearhead.run.demonstration import look_inside, numbers_config, spelled, unseen_numbers
         from clearhead.run.training import train
-        from clearhead.run.using import load
+        from clearhead.run.translating import LoadedTranslator
+        from clearhead.run.using import load_as
 
     has_built_in = _show_built_in()
     run = out / "run"
@@ -42,7 +43,7 @@ def demo(*, out: Path = Path("demo"), quick: Switch = False) -> int:
     show.note(f"Clearhead learns to read German numbers aloud in English, from {config.data.train_size:,} examples.\n")
     for _ in show.training(train(config)):
         pass
-    translator = load(run)
+    translator = load_as(LoadedTranslator, run)
     sources, references = unseen_numbers(run)
     with show.counting("translating unseen numbers", len(sources)) as done:
         found = []
@@ -71,14 +72,15 @@ def demo(*, out: Path = Path("demo"), quick: Switch = False) -> int:
 def _show_built_in() -> bool:
     """Two sentences and what the model in the box makes of them; whether there is one comes back."""
     from clearhead.run.built_in import default_model
-    from clearhead.run.using import load
+    from clearhead.run.translating import LoadedTranslator
+    from clearhead.run.using import load_as
 
     try:
         path = default_model()
     except MissingInputError:
         show.note("This copy of clearhead has no built-in model to show; it trains one.\n")
         return False
-    rows = zip(SENTENCES, load(path).translate(SENTENCES), strict=True)
+    rows = zip(SENTENCES, load_as(LoadedTranslator, path).translate(SENTENCES), strict=True)
     show.table("the model in the box", ("text", "English, as translated"), rows)
     show.note("")
     return True

@@ -52,10 +52,11 @@ def describe(directory: Path) -> dict[str, Any]:
     home, weights = _locate(directory)
     if not (home / "config.json").is_file():
         raise MissingInputError(f"{directory} is neither a model nor a run directory: it has no config.json")
-    config, tokenizer = read_json(home / "config.json"), read_json(home / "tokenizer_config.json")
+    config, tokenizer = read_json(home / "config.json"), home / "tokenizer_config.json"
     facts: dict[str, Any] = {"path": str(directory), "format_version": config.get("format_version")}
     facts |= {name: config[name] for name in SHAPE if config.get(name) is not None}
-    facts["tokenizer"] = tokenizer.get("kind")
+    if tokenizer.is_file():
+        facts["tokenizer"] = read_json(tokenizer).get("kind")
     if weights.is_file():
         facts |= {"parameters": count_parameters(weights), "weights_bytes": weights.stat().st_size}
     return facts | _data(home) | _progress(directory)

@@ -135,9 +135,10 @@ def _look(
     with show.waiting("looking"):
         from clearhead.inspection.names import meant, named_heads
         from clearhead.inspection.pictures import font_advice
-        from clearhead.run.using import load
+        from clearhead.run.translating import LoadedTranslator
+        from clearhead.run.using import load_as
 
-        translator = load(model, device)
+        translator = load_as(LoadedTranslator, model, device)
         options: dict[str, Any] = {} if beam is None else {"beam_size": beam}
         whole = translator.inspect(text, target, **options)
         if head is not None:
@@ -215,12 +216,13 @@ def _weigh(
     from clearhead.inspection.names import all_heads
     from clearhead.run.scoring import pairs_to_score
     from clearhead.run.surgery import importance, save_importance
-    from clearhead.run.using import load
+    from clearhead.run.translating import LoadedTranslator
+    from clearhead.run.using import load_as
 
     source, target, tsv = (files[0], files[1], None) if len(files) == 2 else (None, None, files[0] if files else None)
     scored, language = pairs_to_score(model, source, target, tsv, split, limit)
     pairs = [(pair[0], pair[1]) for pair in scored]
-    translator = load(model, device)
+    translator = load_as(LoadedTranslator, model, device)
     config = translator.configured(beam_size=beam or 1, nbest=1)
     notes = out.with_suffix(".jsonl")
     count = len(all_heads(translator.model))

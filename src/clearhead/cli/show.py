@@ -166,15 +166,14 @@ def fitted(line: str, room: int) -> str:
 
 def _lines(event: Event) -> list[str]:
     from clearhead.training.events import Saved, Validated
-    from clearhead.training.logbook import sentence
+    from clearhead.training.logbook import sentence, told
 
     if isinstance(event, Saved):
         return []
     lines = [sentence(event)]
     if isinstance(event, Validated):
         for sample in event.samples:
-            lines += [f"  source      {sample.source}", f"  reference   {sample.reference}"]
-            lines += [f"  hypothesis  {sample.hypothesis}", ""]
+            lines += [*told(sample), ""]
     return lines
 
 

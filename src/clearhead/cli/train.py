@@ -7,29 +7,40 @@ import json
 import operator
 import os
 import shlex
-import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
 
 from clearhead.cli import show
 from clearhead.cli.flags import Count, Device, Switch, Threads, use_threads
 from clearhead.cli.launching import launch
-from clearhead.errors import INTERRUPTED, TERMINATED, MissingInputError, UsageError, did_you_mean
+from clearhead.cli.stopping import Stop, stoppable
+from clearhead.errors import MissingInputError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
-    from clearhead.run.preparing import Examined
     from clearhead.run.settings import RunConfig
     from clearhead.training.distributed import Team
-    from clearhead.training.events import Event, Reading
+    from clearhead.training.events import Event, Finished, Reading
     from clearhead.training.sizing import Choice
 
-KINDS = ("translator",)
-DEFAULT_OUT = Path("runs/translator")
+PAIRS = ("source", "target", "tsv", "validation_source", "validation_target", "validation_tsv")
+
+
+class Kind(NamedTuple):
+    """What a kind of model is trained on when there is no config: sizes are then chosen from the data."""
+
+    flags: tuple[str, ...]
+    """The settings in `data` that files on the command line may name, each by a flag of its name."""
+    example: str
+    """Flags to suggest to somebody who has named none."""
+
+
+KINDS: dict[str, Kind] = {"translator": Kind(PAIRS, "--source FILE --target FILE, --tsv FILE")}
+"""By its name in MODELS; the flags are those of `train`."""
+DEFAULT_KIND = "translator"
 
 
 def train(
@@ -133,6 +144,21 @@ class Request(NamedTuple):
     assignments: list[str]
 
     @property
+    def is_open(self) -> bool:
+        """Whether sizes are to be chosen from the data."""
+        return self.what is None or self.what in KINDS
+
+    @property
+    def kind(self) -> str:
+        """The kind of model that was asked for, where sizes are to be chosen."""
+        return self.what or DEFAULT_KIND
+
+    @property
+    def open_out(self) -> Path:
+        """The run directory, where sizes are to be chosen."""
+        return self.out or Path("runs") / self.kind
+
+    @property
     def all_assignments(self) -> list[str]:
         """The files and what was set, as settings; what is set has the last word."""
         return [*(_assignment(f"data.{name}", path) for name, path in self.files.items()), *self.assignments]
@@ -142,7 +168,7 @@ class Plan(NamedTuple):
     """A configuration, what is known of the data, and what was chosen for the user."""
 
     config: RunConfig
-    examined: Examined | None
+    examined: Any | None
     choices: list[Choice]
 
     def explain(self, what: str | None) -> None:
@@ -169,7 +195,7 @@ def _begin(team: Team, request: Request, stop: Stop, tell: Callable[[Reading], N
 
     plan: Plan | None = None
     with team.agreement():
-        if team.leads or not _is_open(request.what):
+        if team.leads or not request.is_open:
             plan = _plan(request, tell)
     config = together.agree_on(team, plan.config if plan else None)
     plan = plan or Plan(config, None, [])
@@ -195,11 +221,6 @@ def _resume(request: Request, device: str, stop: Stop) -> Iterator[Event]:
     return events
 
 
-def _is_open(what: str | None) -> bool:
-    """Whether sizes are to be chosen from the data."""
-    return what is None or what in KINDS
-
-
 def _rehearse(request: Request, device: str) -> int:
     with show.waiting("reading the data") as tell:
         from clearhead.run import training
@@ -215,10 +236,10 @@ def _rehearse(request: Request, device: str) -> int:
 def _run_directory(request: Request) -> Path:
     """Where the run is that is to go on."""
     what, out = request.what, request.out
-    if what is None or what in KINDS:
+    if what is None or request.is_open:
         if out is None and what is None:
             raise UsageError("--resume needs the run directory: clearhead train runs/NAME --resume")
-        return out or DEFAULT_OUT
+        return request.open_out
     if Path(what).is_dir():
         if out is not None and out.resolve() != Path(what).resolve():
             raise UsageError(f"a run goes on where it is: leave out --out {out}")
@@ -233,7 +254,7 @@ def _run_directory(request: Request) -> Path:
 def _plan(request: Request, tell: Callable[[Reading], None]) -> Plan:
     """The configuration that the arguments mean, and what is already known of the data."""
     what = request.what
-    if what is None or what in KINDS:
+    if what is None or request.is_open:
         return _chosen(request, tell)
     if Path(what).is_dir():
         raise UsageError(f"{what} is a directory: to go on with a run, add --resume")
@@ -257,15 +278,20 @@ def _read(request: Request) -> RunConfig:
 
 def _chosen(request: Request, tell: Callable[[Reading], None]) -> Plan:
     from clearhead.config import build
-    from clearhead.data.sources import DataConfig
     from clearhead.run.choosing import choose_config
+    from clearhead.run.settings import unset
+    from clearhead.run.tasks import TASKS
 
+    kind = KINDS[request.kind]
+    foreign = [name for name in request.files if name not in kind.flags]
+    if foreign:
+        raise UsageError(f"a {request.kind} is not trained on --{foreign[0].replace('_', '-')}: {kind.example}")
     if not request.files:
-        raise UsageError("say what to train on: --source FILE --target FILE, --tsv FILE, or the name of a recipe")
-    kind = "tsv" if "tsv" in request.files else "files"
-    data = build(DataConfig, {"kind": kind, **request.files}, "the command line")
-    config, choices, examined = choose_config(data, str(request.out or DEFAULT_OUT), request.assignments, tell)
-    return Plan(config, examined, choices)
+        raise UsageError(f"say what to train on: {kind.example}, or the name of a recipe")
+    tree = TASKS[request.kind].given(request.files)
+    data = build(type(unset(request.kind).data), tree, "the command line")
+    config, choices, found = choose_config(data, str(request.open_out), request.assignments, tell, request.kind)
+    return Plan(config, found, choices)
 
 
 def _assignment(key: str, value: str) -> str:
@@ -276,16 +302,11 @@ def _assignment(key: str, value: str) -> str:
 def _list_settings(request: Request) -> None:
     """Write every setting as a line of TOML, with its meaning behind it."""
     from clearhead.config import describe, to_value
-    from clearhead.data.sources import DataConfig
-    from clearhead.run.settings import RunConfig
-    from clearhead.training.settings import TrainConfig
+    from clearhead.run.settings import unset
 
-    if _is_open(request.what):
-        config = RunConfig.model_construct(data=DataConfig(), train=TrainConfig.model_construct())
-    else:
-        config = _read(request)
+    config = unset(request.kind) if request.is_open else _read(request)
     tree = config.model_dump()
-    for key, _, meaning in describe(RunConfig):
+    for key, _, meaning in describe(type(config)):
         value = functools.reduce(operator.getitem, key.split("."), tree)
         line = f"# {key} =" if value is None else f"{key} = {to_value(value)}"
         sys.stdout.write(f"{line:<40} # {' '.join(meaning.split())}\n")
@@ -309,40 +330,14 @@ def _follow(events: Iterator[Event], stop: Stop) -> int:
         return stop.exit_code
     if nothing_left:
         show.note("there was nothing left to do: to train longer, raise train.steps or train.epochs with --set")
-    show.note(f'the model is in {finished.model_dir}; try it: {show.program()} translate --model {run} "…"')
+    show.note(f'the model is in {finished.model_dir}; try it: {show.program()} {_verb(finished)} --model {run} "…"')
     return 0
 
 
-class Stop:
-    """Whether a signal has asked the run to end; calling it tells."""
+def _verb(finished: Finished) -> str:
+    """The command that uses what was trained."""
+    from clearhead.run.tasks import TASKS
+    from clearhead.storage import read_json
 
-    signal: int | None = None
-    is_training = False
-    """Before the first step there is nothing to save, so nothing to wait for."""
-
-    def __call__(self) -> bool:
-        return self.signal is not None
-
-    @property
-    def exit_code(self) -> int:
-        return TERMINATED if self.signal == signal.SIGTERM else INTERRUPTED
-
-
-@contextmanager
-def stoppable() -> Iterator[Stop]:
-    """Turn the first Ctrl-C or SIGTERM into a wish, granted after the current step; a second one ends the run."""
-    stop = Stop()
-
-    def wish(number: int, frame: object) -> None:
-        is_repeated = stop()
-        stop.signal = number
-        if is_repeated or not stop.is_training:
-            raise KeyboardInterrupt
-        show.fail("stopping after this step; once more to stop at once")
-
-    before = {number: signal.signal(number, wish) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    assert finished.model_dir is not None
+    return TASKS[read_json(finished.model_dir / "config.json")["kind"]].verb

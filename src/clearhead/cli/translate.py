@@ -18,7 +18,7 @@ from clearhead.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
     from clearhead.generate.settings import GenerationConfig
-    from clearhead.run.using import LoadedTranslator, Translation
+    from clearhead.run.translating import LoadedTranslator, Translation
 
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 # JSON may hold them, but much software takes them for the end of a line.
@@ -105,9 +105,10 @@ def translate(
     if sample:
         options["strategy"] = "sample"
     use_threads(threads)
-    from clearhead.run.using import load
+    from clearhead.run.translating import LoadedTranslator
+    from clearhead.run.using import load_as
 
-    translator = load(model, device)
+    translator = load_as(LoadedTranslator, model, device)
     config = _configured(translator, options)
     is_typed = not texts and input is None and sys.stdin.isatty()
     if is_typed:

@@ -1,4 +1,4 @@
-"""Tokenised pairs in, padded batches out, in an order that depends only on the seed and the epoch and can be resumed.
+"""Examples in, batches out, in an order that depends only on the seed and the epoch and can be resumed.
 
 An epoch is planned as a whole: shuffle, cut into pools, sort each pool by length, cut it into batches, shuffle the
 batches. The plan is two flat arrays and is the same on every machine and for any number of processes; each step of it
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple, overload
+from typing import NamedTuple, overload
 
 import numpy as np
 from numpy.random import PCG64, SeedSequence
@@ -18,83 +18,24 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from clearhead.config import Record
-from clearhead.data.corpus import TokenisedPairs
-from clearhead.data.dealing import deal, deal_whole
+from clearhead.data.dealing import deal, deal_whole, has_part_in
+from clearhead.data.examples import Batch, Draw, Examples, Integers
 from clearhead.errors import DataError
-from clearhead.text import BOS_ID, EOS_ID, PAD_ID
-
-Integers = NDArray[np.integer[Any]]
 
 
 class BatchConfig(Record):
-    """How many sentence pairs make a batch."""
+    """How many examples (sentence pairs, texts, pictures) make a batch."""
 
     max_tokens: int = Field(default=4096, ge=1)
-    """The most a batch may hold: pairs x the longest sentence among them, padding and </s> included. A pair that is
-    longer on its own is a batch on its own."""
+    """The most a batch may hold: examples x the longest among them, padding and control tokens included. An example
+    that is longer on its own is a batch on its own."""
 
     batch_size: int | None = Field(default=None, ge=1)
-    """This many pairs in every batch, whatever their length, in place of max_tokens."""
+    """This many examples in every batch, whatever their length, in place of max_tokens."""
 
     pool: int = Field(default=100, ge=1)
-    """How many batches' worth of shuffled pairs are sorted by length together: more means less padding, fewer means
+    """How many batches' worth of shuffled examples are sorted by length together: more means less padding, fewer means
     more random batches."""
-
-
-@dataclass(frozen=True, eq=False)
-class PairBatch:
-    """Sentence pairs of similar length as two padded arrays of ids.
-
-    A row of `source` is the sentence and `</s>`; a row of `target` is `<s>`, the sentence and `</s>`; both are padded
-    on the right. Teacher forcing: the decoder is given `target[:, :-1]` and must answer `target[:, 1:]`, the same
-    sentence one token ahead, so that it learns every position at once from the true words before it.
-    """
-
-    source: NDArray[np.int64]
-    """(batch, source_time)"""
-
-    target: NDArray[np.int64]
-    """(batch, target_time + 1)"""
-
-    source_lengths: NDArray[np.int64]
-    """Tokens of each row of `source`, `</s>` included, padding not."""
-
-    target_lengths: NDArray[np.int64]
-    """Answers of each row of `target`: its tokens and `</s>`."""
-
-    indices: NDArray[np.int64]
-    """Where in the corpus each row comes from."""
-
-    @property
-    def num_target_tokens(self) -> int:
-        """How many answers the batch asks for; the loss is a mean over these."""
-        return int(self.target_lengths.sum())
-
-    @property
-    def source_is_full(self) -> bool:
-        """Whether no row of `source` has padding, so that no mask is needed."""
-        return bool((self.source_lengths == self.source.shape[1]).all())
-
-    @property
-    def target_is_full(self) -> bool:
-        """Whether no row of `target` has padding."""
-        return bool((self.target_lengths == self.target.shape[1] - 1).all())
-
-
-def pair_batch(pairs: TokenisedPairs, indices: Integers) -> PairBatch:
-    """Pad some pairs to the longest of them."""
-    source_lengths = pairs.source_lengths[indices].astype(np.int64) + 1
-    target_lengths = pairs.target_lengths[indices].astype(np.int64) + 1
-    source = np.full((len(indices), source_lengths.max()), PAD_ID, dtype=np.int64)
-    target = np.full((len(indices), target_lengths.max() + 1), PAD_ID, dtype=np.int64)
-    target[:, 0] = BOS_ID
-    for row, index in enumerate(indices):
-        source[row, : source_lengths[row] - 1] = pairs.source(index)
-        target[row, 1 : target_lengths[row]] = pairs.target(index)
-    rows = np.arange(len(indices))
-    source[rows, source_lengths - 1] = EOS_ID
-    target[rows, target_lengths] = EOS_ID
-    return PairBatch(source, target, source_lengths, target_lengths, np.asarray(indices, dtype=np.int64))
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,32 +59,35 @@ class Plan(Sequence[NDArray[np.int64]]):
         return self.order[self.starts[batch] : self.ends[batch]]
 
 
-def epoch_plan(pairs: TokenisedPairs, config: BatchConfig, seed: int, epoch: int) -> Plan:
-    """Every pair once, in batches of similar length, in an order that follows from seed and epoch alone."""
+def epoch_plan(examples: Examples, config: BatchConfig, seed: int, epoch: int) -> Plan:
+    """Every example once, in batches of similar length, in an order that follows from seed and epoch alone."""
     bits = PCG64(SeedSequence([seed, epoch]))
-    order = _shuffled(len(pairs), bits)
-    longest = _longest(pairs)
-    size = _pool_size(longest, config)
+    order = _shuffled(len(examples), bits)
+    lengths, keys = examples.lengths, examples.sort_keys
+    # Where there is nothing to sort by, pools would only cut batches short.
+    size = _pool_size(lengths, config) if keys else max(1, len(order))
     cuts = []
     for start in range(0, len(order), size):
         pool = order[start : start + size]
-        pool[:] = pool[_by_length(pairs, pool)]
-        cuts.append(start + _cut(longest[pool], config))
+        if keys:
+            pool[:] = pool[np.lexsort([key[pool] for key in keys])]
+        cuts.append(start + _cut(lengths[pool], config))
     plan = _plan(order, cuts)
     shuffled = _shuffled(len(plan), bits)
     return Plan(order, plan.starts[shuffled], plan.ends[shuffled])
 
 
-def fixed_plan(pairs: TokenisedPairs, config: BatchConfig) -> Plan:
-    """Every pair once, shortest first, with no chance involved."""
-    order = _by_length(pairs, np.arange(len(pairs)))
-    return _plan(order, [_cut(_longest(pairs)[order], config)])
+def fixed_plan(examples: Examples, config: BatchConfig) -> Plan:
+    """Every example once, shortest first, with no chance involved."""
+    keys = examples.sort_keys
+    order = np.lexsort(keys) if keys else np.arange(len(examples))
+    return _plan(order, [_cut(examples.lengths[order], config)])
 
 
 class Part(NamedTuple):
     """A batch, or what one process does of it."""
 
-    batch: PairBatch
+    batch: Batch
     counts: bool
     """False if nothing was left to do: then `batch` is one row that others have too, and its loss is worth nothing."""
 
@@ -158,18 +102,18 @@ class Share(NamedTuple):
     parts: tuple[Part, ...]
     """As many as every other process has."""
     examples: tuple[int, ...]
-    """A few of the pairs of the whole step, to be named when something goes wrong."""
+    """A few of the examples of the whole step, to be named when something goes wrong."""
 
 
-def fixed_parts(pairs: TokenisedPairs, config: BatchConfig, rank: int = 0, size: int = 1) -> Iterator[Part]:
+def fixed_parts(examples: Examples, config: BatchConfig, rank: int = 0, size: int = 1) -> Iterator[Part]:
     """This process's share of the batches for validation: always the same, with no chance involved."""
-    plan = fixed_plan(pairs, config)
-    return (_part(pairs, rows, plan[0]) for rows in deal_whole(plan, rank, size))
+    plan = fixed_plan(examples, config)
+    return (_part(examples, rows, plan[0], None) for rows in deal_whole(plan, rank, size))
 
 
-def _part(pairs: TokenisedPairs, rows: Integers, batch: Integers) -> Part:
+def _part(examples: Examples, rows: Integers, batch: Integers, draw: Draw | None) -> Part:
     """The rows as a batch; if there are none, the first row of the batch they were to come from, for nothing."""
-    return Part(pair_batch(pairs, rows if len(rows) else batch[:1]), bool(len(rows)))
+    return Part(examples.batch(rows if len(rows) else batch[:1], draw), bool(len(rows)))
 
 
 def _shuffled(count: int, bits: PCG64) -> NDArray[np.int64]:
@@ -177,33 +121,23 @@ def _shuffled(count: int, bits: PCG64) -> NDArray[np.int64]:
     return np.argsort(bits.random_raw(count), kind="stable")
 
 
-def _longest(pairs: TokenisedPairs) -> NDArray[np.int32]:
-    return np.maximum(pairs.source_lengths, pairs.target_lengths) + np.int32(1)
-
-
-def _pool_size(longest: NDArray[np.int32], config: BatchConfig) -> int:
+def _pool_size(lengths: Integers, config: BatchConfig) -> int:
     if config.batch_size is not None:
         return config.pool * config.batch_size
-    tokens = int(longest.sum(dtype=np.int64))
-    return max(1, config.pool * config.max_tokens * len(longest) // max(1, tokens))
+    tokens = int(lengths.sum(dtype=np.int64))
+    return max(1, config.pool * config.max_tokens * len(lengths) // max(1, tokens))
 
 
-def _by_length(pairs: TokenisedPairs, indices: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The order that sorts by the longer side, then by the source, then by the target."""
-    source, target = pairs.source_lengths[indices], pairs.target_lengths[indices]
-    return np.lexsort((target, source, np.maximum(source, target)))
-
-
-def _cut(longest: NDArray[np.int32], config: BatchConfig) -> NDArray[np.int64]:
-    """Where batches begin among pairs sorted by length, each batch as large as it may be."""
+def _cut(lengths: Integers, config: BatchConfig) -> NDArray[np.int64]:
+    """Where batches begin among examples sorted by length, each batch as large as it may be."""
     if config.batch_size is not None:
-        return np.arange(0, len(longest), config.batch_size)
+        return np.arange(0, len(lengths), config.batch_size)
     starts: list[int] = []
     start = 0
-    while start < len(longest):
+    while start < len(lengths):
         starts.append(start)
-        most = config.max_tokens // int(longest[start])
-        cost = longest[start : start + most] * np.arange(1, most + 1)[: len(longest) - start]
+        most = config.max_tokens // int(lengths[start])
+        cost = lengths[start : start + most] * np.arange(1, most + 1)[: len(lengths) - start]
         start += max(1, int(np.searchsorted(cost, config.max_tokens, side="right")))
     return np.array(starts, dtype=np.int64)
 
@@ -224,13 +158,22 @@ class Cursor:
 START = Cursor()
 
 
+class _Place(NamedTuple):
+    """A batch as positions in the corpus."""
+
+    epoch: int
+    rows: Integers
+    after: Cursor
+    """What continues after it."""
+
+
 class Batches:
     """Training batches without end, epoch after epoch, from any cursor."""
 
-    def __init__(self, pairs: TokenisedPairs, config: BatchConfig, seed: int) -> None:
-        if len(pairs) == 0:
-            raise DataError("there are no sentence pairs to train on: all were dropped, or the corpus is empty")
-        self.pairs = pairs
+    def __init__(self, examples: Examples, config: BatchConfig, seed: int) -> None:
+        if len(examples) == 0:
+            raise DataError("there are no examples to train on: all were dropped, or the data are empty")
+        self.examples = examples
         self.config = config
         self.seed = seed
         self._latest: tuple[int, Plan] | None = None
@@ -238,7 +181,7 @@ class Batches:
     def epoch(self, epoch: int) -> Plan:
         """The batches of one epoch, as positions in the corpus; the latest plan is remembered."""
         if self._latest is None or self._latest[0] != epoch:
-            self._latest = epoch, epoch_plan(self.pairs, self.config, self.seed, epoch)
+            self._latest = epoch, epoch_plan(self.examples, self.config, self.seed, epoch)
         return self._latest[1]
 
     def num_batches(self, epoch: int) -> int:
@@ -256,25 +199,26 @@ class Batches:
         return self._shares(cursor, accumulate, rank, size)
 
     def _shares(self, cursor: Cursor, accumulate: int, rank: int, size: int) -> Iterator[Share]:
-        pairs, places = self.pairs, self._places(cursor)
-        work = pairs.source_lengths.astype(np.int64) + pairs.target_lengths + 2
+        examples, places = self.examples, self._places(cursor)
+        work, answers = examples.work, examples.answers
         while True:
             pulled = list(islice(places, accumulate))
-            batches = [rows for _, rows in pulled]
-            # Padded last: a process pads only what is its own.
-            mine = deal(batches, work, rank, size)
+            batches = [place.rows for place in pulled]
+            # Made last: a process makes only what is its own.
+            mine = zip(has_part_in(len(batches), rank, size), deal(batches, work, rank, size), strict=True)
             yield Share(
-                cursor=pulled[-1][0],
-                tokens=sum(int(pairs.target_lengths[rows].sum()) + len(rows) for rows in batches),
-                parts=tuple(_part(pairs, rows, batches[0]) for rows in mine),
+                cursor=pulled[-1].after,
+                tokens=sum(int(answers[rows].sum()) for rows in batches),
+                parts=tuple(
+                    _part(examples, rows, batches[0], Draw(self.seed, pulled[number].epoch)) for number, rows in mine
+                ),
                 examples=tuple(int(row) for rows in batches for row in rows[:3]),
             )
 
-    def _places(self, cursor: Cursor) -> Iterator[tuple[Cursor, Integers]]:
-        """Batches as positions in the corpus, each with the cursor that continues after it."""
+    def _places(self, cursor: Cursor) -> Iterator[_Place]:
         while True:
             plan = self.epoch(cursor.epoch)
             for batch in range(cursor.batch, len(plan)):
                 after = Cursor(cursor.epoch, batch + 1) if batch + 1 < len(plan) else Cursor(cursor.epoch + 1)
-                yield after, plan[batch]
+                yield _Place(cursor.epoch, plan[batch], after)
             cursor = Cursor(cursor.epoch + 1)

@@ -11,8 +11,9 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Generator, Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +21,12 @@ from numpy.typing import NDArray
 from clearhead.data import columns
 from clearhead.data.columns import ColumnWriter, read_columns
 from clearhead.data.crew import Pair, encoded
+from clearhead.data.examples import Draw, Integers
 from clearhead.errors import MissingInputError, StorageError
-from clearhead.text import TokenizerPair
+from clearhead.text import BOS_ID, EOS_ID, PAD_ID, TokenizerPair
 
 CHUNK = 4096
 
-Integers = NDArray[np.integer[Any]]
 Progress = Callable[[int], None]
 Result = TypeVar("Result")
 
@@ -47,8 +48,51 @@ class Sentences(NamedTuple):
         return Sentences(self.ids, self.starts[indices], self.lengths[indices])
 
 
+@dataclass(frozen=True, eq=False)
+class PairBatch:
+    """Sentence pairs of similar length as two padded arrays of ids.
+
+    A row of `source` is the sentence and `</s>`; a row of `target` is `<s>`, the sentence and `</s>`; both are padded
+    on the right. Teacher forcing: the decoder is given `target[:, :-1]` and must answer `target[:, 1:]`, the same
+    sentence one token ahead, so that it learns every position at once from the true words before it.
+    """
+
+    source: NDArray[np.int64]
+    """(batch, source_time)"""
+
+    target: NDArray[np.int64]
+    """(batch, target_time + 1)"""
+
+    source_lengths: NDArray[np.int64]
+    """Tokens of each row of `source`, `</s>` included, padding not."""
+
+    target_lengths: NDArray[np.int64]
+    """Answers of each row of `target`: its tokens and `</s>`."""
+
+    indices: NDArray[np.int64]
+    """Where in the corpus each row comes from."""
+
+    @property
+    def num_answers(self) -> int:
+        """How many answers the batch asks for; the loss is a mean over these."""
+        return int(self.target_lengths.sum())
+
+    @property
+    def source_is_full(self) -> bool:
+        """Whether no row of `source` has padding, so that no mask is needed."""
+        return bool((self.source_lengths == self.source.shape[1]).all())
+
+    @property
+    def target_is_full(self) -> bool:
+        """Whether no row of `target` has padding."""
+        return bool((self.target_lengths == self.target.shape[1] - 1).all())
+
+
 class TokenisedPairs:
-    """Sentence pairs as token ids, without control tokens; the ids stay on the disk until they are looked at."""
+    """Sentence pairs as token ids, without control tokens: the examples of a translator.
+
+    The ids stay on the disk until they are looked at.
+    """
 
     def __init__(
         self, source: Sentences, target: Sentences, line_numbers: NDArray[np.int64], dropped_too_long: int
@@ -78,6 +122,41 @@ class TokenisedPairs:
     def target_lengths(self) -> NDArray[np.int32]:
         """How many tokens each target sentence has."""
         return self._target.lengths
+
+    @property
+    def lengths(self) -> NDArray[np.int32]:
+        """Tokens of the longer side of each, `</s>` included."""
+        return np.maximum(self.source_lengths, self.target_lengths) + np.int32(1)
+
+    @property
+    def sort_keys(self) -> tuple[Integers, ...]:
+        """The longer side, then the source, then the target."""
+        return self.target_lengths, self.source_lengths, self.lengths
+
+    @property
+    def answers(self) -> NDArray[np.int32]:
+        """The tokens of each target, and `</s>`."""
+        return self.target_lengths + np.int32(1)
+
+    @property
+    def work(self) -> NDArray[np.int32]:
+        """The tokens of both sides."""
+        return self.source_lengths + self.target_lengths + np.int32(2)
+
+    def batch(self, rows: Integers, draw: Draw | None = None) -> PairBatch:
+        """Pad some pairs to the longest of them; nothing about it is chance."""
+        source_lengths = self.source_lengths[rows].astype(np.int64) + 1
+        target_lengths = self.target_lengths[rows].astype(np.int64) + 1
+        source = np.full((len(rows), source_lengths.max()), PAD_ID, dtype=np.int64)
+        target = np.full((len(rows), target_lengths.max() + 1), PAD_ID, dtype=np.int64)
+        target[:, 0] = BOS_ID
+        for place, index in enumerate(rows):
+            source[place, : source_lengths[place] - 1] = self.source(index)
+            target[place, 1 : target_lengths[place]] = self.target(index)
+        places = np.arange(len(rows))
+        source[places, source_lengths - 1] = EOS_ID
+        target[places, target_lengths] = EOS_ID
+        return PairBatch(source, target, source_lengths, target_lengths, np.asarray(rows, dtype=np.int64))
 
     def subset(self, indices: Integers) -> TokenisedPairs:
         """A view of some pairs, in the order given; the ids are not copied."""

@@ -1,10 +1,14 @@
 """Wiring only: each file puts the parts of `nn/` together into one paper's model.
 
-A new model is one file with a class that carries its `Config`, and one line in MODELS.
+A new model is one file with a subclass of `Model` that carries its `Config`, and one line in MODELS; docs/extending.md
+has the rest of the way.
 """
 
 from __future__ import annotations
 
+from clearhead.models.model import Model, ModelConfig
 from clearhead.models.translator import Translator
 
-MODELS: dict[str, type[Translator]] = {"translator": Translator}
+__all__ = ["MODELS", "Model", "ModelConfig"]
+
+MODELS: dict[str, type[Model]] = {"translator": Translator}

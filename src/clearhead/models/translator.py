@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 from jaxtyping import Bool, Float, Int
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 
-from clearhead.config import Record, one_of
+from clearhead.config import one_of
 from clearhead.errors import ConfigError
+from clearhead.models.model import Model, ModelConfig
 from clearhead.nn.cache import StackCache
 from clearhead.nn.embedding import TIES, OutputLayer, TokenEmbedding
 from clearhead.nn.feedforward import FEED_FORWARDS
@@ -21,7 +22,7 @@ from clearhead.nn.residual import RESIDUALS
 from clearhead.nn.stacks import Stack, build_stack
 
 
-class TranslatorConfig(Record):
+class TranslatorConfig(ModelConfig):
     """The shape of a translator."""
 
     kind: Annotated[str, one_of(["translator"], "model")] = "translator"
@@ -84,14 +85,15 @@ class TranslationState(NamedTuple):
         return TranslationState(self.cache.select(rows))
 
 
-class Translator(nn.Module):
+class Translator(Model):
     """An encoder that reads the source, and a decoder that writes the target while looking back at it."""
 
     Config = TranslatorConfig
+    config: TranslatorConfig
+    generates: ClassVar[bool] = True
 
     def __init__(self, config: TranslatorConfig) -> None:
-        super().__init__()
-        self.config = config
+        super().__init__(config)
         if not config.source_vocab_size or not config.target_vocab_size:
             raise ConfigError(
                 "a translator needs source_vocab_size and target_vocab_size: they come from the tokenizer"

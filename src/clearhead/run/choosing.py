@@ -1,4 +1,4 @@
-"""Two text files and nothing else in, a whole configuration out, every choice with its reason."""
+"""Data and nothing else in, a whole configuration out, every choice with its reason."""
 
 from __future__ import annotations
 
@@ -6,37 +6,36 @@ import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from clearhead.config import override
-from clearhead.data.sources import DataConfig
-from clearhead.run.preparing import Examined, examine
-from clearhead.run.settings import RunConfig, from_environment, resolve
+from clearhead.config import Record, override, to_value
+from clearhead.run.settings import DEFAULT_KIND, RunConfig, from_environment, resolve
+from clearhead.run.tasks import TASKS
 from clearhead.training.events import Reading
-from clearhead.training.sizing import Choice, choose_sizes
+from clearhead.training.sizing import Choice
 
 
 def choose_config(
-    data: DataConfig,
+    data: Record,
     out: str,
     assignments: Iterable[str] = (),
     progress: Callable[[Reading], None] | None = None,
-) -> tuple[RunConfig, list[Choice], Examined]:
-    """Look at the data, choose what the user has not, and say why."""
-    assignments = list(assignments)
-    tree: dict[str, Any] = {"out": out, "data": data.model_dump(exclude_none=True), "train": {"steps": 1}}
+    kind: str = DEFAULT_KIND,
+) -> tuple[RunConfig, list[Choice], Any]:
+    """Look at the data, choose what the user has not, and say why; what was found in the data comes along."""
+    assignments, task = list(assignments), TASKS[kind]
+    tree: dict[str, Any] = {
+        "out": out,
+        "data": data.model_dump(exclude_none=True),
+        "model": {"kind": kind},
+        "train": {"steps": 1},
+    }
     wanted = resolve(tree, assignments)
-    examined = examine(wanted, progress)
-    report = examined.checkup.report
-    longest = max(report.source_lengths.longest, report.target_lengths.longest)
-    choices = choose_sizes(report.kept, longest, free_memory())
+    found = task.examine(wanted, progress)
     given = {assignment.partition("=")[0].strip() for assignment in [*from_environment(os.environ), *assignments]}
-    if not wanted.tokenizer.joint:
-        given.add("model.tie")
-    choices = [choice for choice in choices if choice.key not in given]
+    choices = [choice for choice in task.choose(wanted, found, free_memory()) if choice.key not in given]
     tree["train"] = {}
     for choice in choices:
-        value = f'"{choice.value}"' if isinstance(choice.value, str) else str(choice.value)
-        tree = override(tree, [f"{choice.key}={value}"])
-    return resolve(tree, assignments), choices, examined
+        tree = override(tree, [f"{choice.key}={to_value(choice.value)}"])
+    return resolve(tree, assignments), choices, found
 
 
 def free_memory() -> int:

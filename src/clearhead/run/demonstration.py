@@ -10,16 +10,18 @@ from clearhead.data.numbers import spell
 from clearhead.inspection.pictures import draw_heads
 from clearhead.inspection.record import recording
 from clearhead.run.scoring import pairs_to_score
-from clearhead.run.settings import RunConfig, find_recipe, read_config
-from clearhead.run.using import LoadedTranslator
+from clearhead.run.settings import TranslatorRun, find_recipe, read_config
+from clearhead.run.translating import LoadedTranslator
 from clearhead.text.specials import BOS_ID, EOS_ID
 
 QUICK = ("train.steps=30", "train.validate_every=30", "train.log_every=5", "data.test_size=50")
 
 
-def numbers_config(run: Path, *, quick: bool) -> RunConfig:
+def numbers_config(run: Path, *, quick: bool) -> TranslatorRun:
     """The numbers recipe, to be run in `run`."""
-    return read_config(find_recipe("numbers"), [f"out={str(run)!r}", *(QUICK if quick else ())])
+    config = read_config(find_recipe("numbers"), [f"out={str(run)!r}", *(QUICK if quick else ())])
+    assert isinstance(config, TranslatorRun)
+    return config
 
 
 def spelled(number: int) -> str:

@@ -21,7 +21,7 @@ from clearhead.inspection.page import write_page
 from clearhead.inspection.pictures import draw_heads
 from clearhead.inspection.record import SIDES, Forced, Tape, teacher_forced
 from clearhead.inspection.view import Facts, Generation, View, build_view, stacked
-from clearhead.run.using import LoadedTranslator
+from clearhead.run.translating import LoadedTranslator
 from clearhead.storage import storage_error, write_text
 from clearhead.text.specials import EOS_ID
 

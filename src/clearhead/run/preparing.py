@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -12,19 +13,14 @@ from numpy.typing import NDArray
 
 from clearhead.data.augment import altered
 from clearhead.data.columns import ColumnWriter, read_columns
-from clearhead.data.corpus import (
-    Integers,
-    TokenisedPairs,
-    cache_key,
-    cache_root,
-    corpus_key,
-    opening_or_tokenising,
-)
+from clearhead.data.corpus import TokenisedPairs, cache_key, cache_root, corpus_key, opening_or_tokenising
 from clearhead.data.crew import Pair, num_workers
 from clearhead.data.doctor import Checkup, check, hold_out, hold_out_test, kept_pairs
+from clearhead.data.examples import Integers
 from clearhead.data.sources import DataConfig, PairSource, open_source
 from clearhead.errors import ConfigError, DataError
-from clearhead.run.settings import RunConfig
+from clearhead.run.settings import TranslatorRun
+from clearhead.run.task import Prepared, Ticket
 from clearhead.text.tokenizer import TokenizerPair
 from clearhead.training.events import Noted, Pace, Reading
 from clearhead.training.logbook import clock, short
@@ -93,8 +89,8 @@ class Examined:
         return cache_key(*facts)
 
 
-class Ticket(NamedTuple):
-    """Names in the cache: all that another process needs to open prepared data."""
+class Names(NamedTuple):
+    """What prepared pairs are called in the cache."""
 
     corpus: str
     validation: str
@@ -103,47 +99,34 @@ class Ticket(NamedTuple):
     """Which of the corpus are trained on, repetitions included, and which are validated on."""
 
 
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """Everything of the data that training needs."""
-
-    tokenizers: TokenizerPair
-    training: TokenisedPairs
-    """Repetitions and altered copies included."""
-    validation: TokenisedPairs
-    corpus_at: str
-    validation_at: str
-    rows: tuple[Integers, Integers]
-
-    @property
-    def num_trained(self) -> int:
-        """How many different pairs are trained on."""
-        return len(np.unique(self.training.line_numbers))
-
-    def ticket(self) -> Ticket:
-        """Put into the cache what is not there yet, so that other processes can open the same."""
-        sums = (blake2b(rows.tobytes(), digest_size=16).hexdigest() for rows in self.rows)
-        key = cache_key("rows", self.corpus_at, *sums)
-        if not (cache_root() / key).is_dir():
-            with ColumnWriter(cache_root() / key, {"training": "int64", "validation": "int64"}) as writer:
-                writer.append("training", self.rows[0].astype(np.int64).data)
-                writer.append("validation", self.rows[1].astype(np.int64).data)
-                writer.finish({})
-        return Ticket(self.corpus_at, self.validation_at, key)
+def _stored_rows(corpus: str, validation: str, rows: tuple[Integers, Integers]) -> Names:
+    """Put the rows into the cache if they are not there yet."""
+    sums = (blake2b(part.tobytes(), digest_size=16).hexdigest() for part in rows)
+    key = cache_key("rows", corpus, *sums)
+    if not (cache_root() / key).is_dir():
+        with ColumnWriter(cache_root() / key, {"training": "int64", "validation": "int64"}) as writer:
+            writer.append("training", rows[0].astype(np.int64).data)
+            writer.append("validation", rows[1].astype(np.int64).data)
+            writer.finish({})
+    return Names(corpus, validation, key)
 
 
 def open_prepared(tokenizers: TokenizerPair, ticket: Ticket) -> Prepared:
     """Open what another process on this host has prepared."""
-    rows = read_columns(cache_root() / ticket.rows).arrays
-    everything = TokenisedPairs.open(cache_root() / ticket.corpus)
+    names = Names(*ticket)
+    rows = read_columns(cache_root() / names.rows).arrays
+    everything = TokenisedPairs.open(cache_root() / names.corpus)
     training, validation = everything.subset(rows["training"]), everything.subset(rows["validation"])
-    if ticket.validation != ticket.corpus:
-        validation = TokenisedPairs.open(cache_root() / ticket.validation)
-    names = ticket.corpus, ticket.validation
-    return Prepared(tokenizers, training, validation, *names, (rows["training"], rows["validation"]))
+    if names.validation != names.corpus:
+        validation = TokenisedPairs.open(cache_root() / names.validation)
+    return Prepared(tokenizers, training, validation, _num_different(training), lambda: names)
 
 
-def examine(config: RunConfig, progress: Callable[[Reading], None] | None = None) -> Examined:
+def _num_different(training: TokenisedPairs) -> int:
+    return len(np.unique(training.line_numbers))
+
+
+def examine(config: TranslatorRun, progress: Callable[[Reading], None] | None = None) -> Examined:
     """Read all data once, judge every pair, and set pairs aside where none are given to validate or test on.
 
     `progress` hears from time to time how far it has come.
@@ -175,7 +158,7 @@ def examine_data(data: DataConfig, seed: int, progress: Callable[[Reading], None
 
 
 def prepare(
-    config: RunConfig, examined: Examined, tokenizers: TokenizerPair | None = None
+    config: TranslatorRun, examined: Examined, tokenizers: TokenizerPair | None = None
 ) -> Generator[Noted | Reading, None, Prepared]:
     """Train the tokenizers if there are none yet, and tokenise; what a person should know is yielded."""
     for line in examined.checkup.report.lines():
@@ -208,15 +191,16 @@ def prepare(
     for pairs, name, purpose in ((training, examined.source.name, "train"), (validation, validated.name, "validate")):
         if not len(pairs):
             raise DataError(f"{name}: no pair is left to {purpose} on")
-    prepared = Prepared(tokenizers, training, validation, corpus_at, validation_at, rows)
-    seen = f" (seen {len(training):,} times a pass)" if len(training) != prepared.num_trained else ""
+    num_trained = _num_different(training)
+    seen = f" (seen {len(training):,} times a pass)" if len(training) != num_trained else ""
     tested = f", {np.count_nonzero(examined.tested):,} to test on" if examined.tested.any() else ""
-    yield Noted(f"{prepared.num_trained:,} pairs to train on{seen}, {len(validation):,} to validate on{tested}")
-    return prepared
+    yield Noted(f"{num_trained:,} pairs to train on{seen}, {len(validation):,} to validate on{tested}")
+    ticket = partial(_stored_rows, corpus_at, validation_at, rows)
+    return Prepared(tokenizers, training, validation, num_trained, ticket)
 
 
 def _tokenised(
-    config: RunConfig, content: str, pairs: Callable[[], Iterable[Pair]], count: int, tokenizers: TokenizerPair
+    config: TranslatorRun, content: str, pairs: Callable[[], Iterable[Pair]], count: int, tokenizers: TokenizerPair
 ) -> Generator[Noted | Reading, None, tuple[TokenisedPairs, str]]:
     """The pairs, and their name in the cache."""
     max_len = config.model.max_len

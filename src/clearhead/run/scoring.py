@@ -13,7 +13,8 @@ from clearhead.data.number_split import Split
 from clearhead.data.sources import DataConfig, Part, open_source
 from clearhead.errors import ConfigError, UsageError, choose
 from clearhead.run.preparing import examine_data
-from clearhead.run.using import load
+from clearhead.run.translating import LoadedTranslator
+from clearhead.run.using import load_as
 
 SPLITS: dict[str, Split] = {"validation": "validation", "test": "test"}
 
@@ -70,7 +71,7 @@ def translated(
     workers: int | None = None,
 ) -> list[str]:
     """The best translation of each text; `progress` hears how many are done."""
-    translator = load(model, device)
+    translator = load_as(LoadedTranslator, model, device)
     config = translator.configured(**({} if beam is None else {"beam_size": beam}))
     found = []
     for best in translator.stream(texts, config, workers):

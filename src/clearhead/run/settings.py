@@ -1,4 +1,7 @@
-"""A recipe's name, a TOML file, environment and flags in, one resolved configuration out."""
+"""A recipe's name, a TOML file, environment and flags in, one resolved configuration out.
+
+A new kind of model has a subclass of `RunConfig` here, and one line in RUNS.
+"""
 
 from __future__ import annotations
 
@@ -6,34 +9,75 @@ import os
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from clearhead.config import Record, Tree, build, override, read_toml
 from clearhead.data.batches import BatchConfig
 from clearhead.data.sources import DataConfig
-from clearhead.errors import MissingInputError, did_you_mean
+from clearhead.errors import ConfigError, MissingInputError, did_you_mean
 from clearhead.generate.settings import GenerationConfig
+from clearhead.models import ModelConfig
 from clearhead.models.translator import TranslatorConfig
 from clearhead.text.kinds import TokenizerConfig
 from clearhead.training.settings import TrainConfig
 
 
 class RunConfig(Record):
-    """Everything that makes a run what it is."""
+    """Everything that makes a run what it is: what all kinds of models share; each has its own `data` and `model`."""
 
-    out: str = "runs/translator"
+    out: str = "runs/model"
     """The run directory."""
-    data: DataConfig
-    """Where the pairs come from."""
+    init: str | None = None
+    """A model or run directory to start from: its tokenizers are used, and of its weights all that fit."""
+    data: Record
+    """Where the examples come from."""
     tokenizer: TokenizerConfig = TokenizerConfig()
     """How text becomes tokens."""
     batches: BatchConfig = BatchConfig()
     """How tokens become batches."""
-    model: TranslatorConfig = TranslatorConfig()
+    model: ModelConfig
     """The shape of the model."""
     train: TrainConfig
     """How it is trained."""
     generation: GenerationConfig = GenerationConfig()
     """How it is used unless the user says otherwise."""
+
+
+class TranslatorRun(RunConfig):
+    """Everything that makes the run of a translator what it is."""
+
+    out: str = "runs/translator"
+    """The run directory."""
+    data: DataConfig
+    """Where the pairs come from."""
+    model: TranslatorConfig = TranslatorConfig()
+    """The shape of the model."""
+
+
+RUNS: dict[str, type[RunConfig]] = {"translator": TranslatorRun}
+"""By the kind of model."""
+DEFAULT_KIND = "translator"
+"""What a config that names no kind of model means."""
+
+
+def build_config(tree: Tree, where: str) -> RunConfig:
+    """Check a tree against the settings of the kind of model that it names."""
+    model = tree.get("model", {})
+    kind = model.get("kind", DEFAULT_KIND) if isinstance(model, dict) else DEFAULT_KIND
+    if kind not in RUNS:
+        raise ConfigError(f"{where}: 'model.kind' = {kind!r}: unknown model, {did_you_mean(str(kind), RUNS)}")
+    return build(RUNS[kind], tree, where)
+
+
+def unset(kind: str) -> RunConfig:
+    """All settings of a kind of model as they stand before anybody has set one, also those that somebody must."""
+    required = {name: field.annotation for name, field in RUNS[kind].model_fields.items() if field.is_required()}
+    sections: dict[str, Any] = {
+        name: section.model_construct()
+        for name, section in required.items()
+        if isinstance(section, type) and issubclass(section, Record)
+    }
+    return RUNS[kind].model_construct(**sections)
 
 
 def recipes() -> dict[str, Path]:
@@ -56,7 +100,7 @@ def find_recipe(name: str) -> Path:
 def resolve(tree: Tree, assignments: Iterable[str] = (), where: str = "the command line") -> RunConfig:
     """Check a tree of settings after environment and flags have had their say, in that order."""
     changed = override(override(tree, from_environment(os.environ)), assignments)
-    return build(RunConfig, changed, where)
+    return build_config(changed, where)
 
 
 def read_config(path: Path, assignments: Iterable[str] = ()) -> RunConfig:

@@ -13,14 +13,15 @@ import torch
 import torch.nn.functional as F
 
 from clearhead.checkpoint import load_model, locate, model_tensors, save_model
-from clearhead.errors import DataError, StorageError, WouldOverwriteError
+from clearhead.errors import DataError, StorageError, UsageError, WouldOverwriteError
 from clearhead.evaluate import score
 from clearhead.generate.settings import GenerationConfig
 from clearhead.inspection.ablation import ablated, prune_heads
 from clearhead.inspection.names import all_heads
 from clearhead.inspection.pictures import draw_changes
+from clearhead.models.translator import Translator
 from clearhead.nn.masks import real_tokens
-from clearhead.run.using import LoadedTranslator
+from clearhead.run.translating import LoadedTranslator
 from clearhead.storage import storage_error, sync, write_text
 from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID
 
@@ -195,6 +196,8 @@ def prune(model: Path, names: Sequence[str], out: Path) -> tuple[int, int]:
     if out.exists():
         raise WouldOverwriteError(f"{out} exists: choose another --out")
     stored = load_model(model)
+    if not isinstance(stored.model, Translator):
+        raise UsageError(f"{model} is a {stored.kind}: only translators can be pruned")
     smaller = prune_heads(stored.model, names)
     home = locate(model)[0]
     save_model(

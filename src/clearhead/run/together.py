@@ -11,11 +11,11 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from clearhead.config import build
 from clearhead.errors import ConfigError, DataError
-from clearhead.run.preparing import Examined, Prepared, Ticket, examine, open_prepared, prepare
-from clearhead.run.settings import RunConfig
-from clearhead.run.using import pick_device
+from clearhead.run.devices import pick_device
+from clearhead.run.settings import RunConfig, build_config
+from clearhead.run.task import Prepared
+from clearhead.run.tasks import TASKS
 from clearhead.text.tokenizer import TokenizerPair
 from clearhead.training import distributed
 from clearhead.training.distributed import Team
@@ -37,7 +37,7 @@ def agree_on(team: Team, config: RunConfig | None) -> RunConfig:
         return config
     tree = team.tell(config.model_dump(mode="json") if config is not None else None)
     with team.agreement():
-        theirs = build(RunConfig, tree, "the first process's configuration")
+        theirs = build_config(tree, "the first process's configuration")
         if config is not None and config != theirs:
             raise ConfigError(f"{_difference(config, theirs)}: start every host with the same config")
     return theirs
@@ -65,35 +65,38 @@ def continues(team: Team, run: Path) -> bool:
 
 
 def examine_together(
-    team: Team, config: RunConfig, examined: Examined | None, progress: Callable[[Reading], None] | None = None
-) -> Examined | None:
-    """Let one process on each host read the data."""
+    team: Team, config: RunConfig, found: Any | None, progress: Callable[[Reading], None] | None = None
+) -> Any | None:
+    """Let one process on each host read the data; what it finds is what the task of this kind of model finds."""
     with team.agreement():
-        return examined or (examine(config, progress) if team.leads_host else None)
+        if found is None and team.leads_host:
+            found = TASKS[config.model.kind].examine(config, progress)
+        return found
 
 
 def prepare_together(
-    team: Team, config: RunConfig, examined: Examined | None, tokenizers: TokenizerPair | None = None
+    team: Team, config: RunConfig, found: Any | None, tokenizers: TokenizerPair | None = None
 ) -> Generator[Noted | Reading, None, Prepared]:
     """The leader trains the tokenizers, one process on each host tokenises, and the others open the cache."""
+    task = TASKS[config.model.kind]
     prepared: Prepared | None = None
     with team.agreement():
         if team.leads:
-            assert examined is not None
-            prepared = yield from prepare(config, examined, tokenizers)
+            assert found is not None
+            prepared = yield from task.prepare(config, found, tokenizers)
     if team.is_solo:
         assert prepared is not None
         return prepared
-    words = team.tell(_to_texts(prepared.tokenizers) if prepared else None)
-    ticket = Ticket(*team.tell(prepared.ticket() if prepared else None))
+    words = team.tell(_to_texts(prepared.tokenizers) if prepared and prepared.tokenizers else None)
+    ticket = tuple(team.tell(prepared.ticket() if prepared else None))
     with team.agreement():
-        tokenizers = _from_texts(words)
-        if prepared is None and examined is not None:
-            prepared = yield from prepare(config, examined, tokenizers)
+        tokenizers = _from_texts(words) if words is not None else None
+        if prepared is None and found is not None:
+            prepared = yield from task.prepare(config, found, tokenizers)
             if prepared.ticket() != ticket:
                 raise DataError("the data on this host are not those of rank 0: copy the same files to every host")
     with team.agreement():
-        return prepared or open_prepared(tokenizers, ticket)
+        return prepared or task.open_prepared(config, tokenizers, ticket)
 
 
 def _to_texts(tokenizers: TokenizerPair) -> dict[str, str]:

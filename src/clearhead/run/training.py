@@ -6,12 +6,14 @@ import dataclasses
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from clearhead.checkpoint import (
     Checkpoints,
+    StoredModel,
     all_steps,
     best_first,
     describe_model,
@@ -23,17 +25,17 @@ from clearhead.checkpoint import (
     seal_description,
     verify_description,
 )
-from clearhead.config import to_toml
+from clearhead.config import Record, to_toml
 from clearhead.data.batches import Batches, fixed_parts
 from clearhead.errors import MissingInputError, WouldOverwriteError
-from clearhead.generate.settings import GenerationConfig
-from clearhead.models import MODELS
-from clearhead.models.translator import Translator
+from clearhead.models import MODELS, Model
 from clearhead.run.card import model_card
-from clearhead.run.preparing import Examined, Prepared, examine, prepare
+from clearhead.run.devices import pick_device
 from clearhead.run.settings import RunConfig, read_config
+from clearhead.run.starting import read_start, take_weights
+from clearhead.run.task import Prepared
+from clearhead.run.tasks import TASKS
 from clearhead.run.together import BEGUN, agree_on, continues, examine_together, join, prepare_together
-from clearhead.run.using import LoadedTranslator, pick_device
 from clearhead.storage import DRAFT, storage_error, write_text
 from clearhead.text.specials import PAD_ID
 from clearhead.text.tokenizer import TokenizerPair
@@ -46,10 +48,8 @@ from clearhead.training.logbook import Logbook
 from clearhead.training.loop import Loop, TrainingState
 from clearhead.training.losses import LOSSES
 from clearhead.training.objectives import OBJECTIVES
-from clearhead.training.optimizers import OPTIMIZERS
+from clearhead.training.optimizers import make_optimizer
 
-SHOWN = 3
-"""How many validation examples a person is shown."""
 BEFORE_CONFIG = ("metrics.jsonl", "train.log")
 """What a run writes before its config.toml: alone, they are left from a start that failed, and nothing is lost."""
 
@@ -60,19 +60,26 @@ class Assembled:
 
     config: RunConfig
     prepared: Prepared
-    model: Translator
+    model: Model
     loop: Loop
     checkpoints: Checkpoints
+    taken: str | None = None
+    """What weights were taken from where, if they were."""
 
     @property
     def team(self) -> Team:
         return self.loop.team
 
+    @property
+    def generation(self) -> dict[str, Any] | None:
+        """How the model is used unless the user says otherwise, if it is one that writes."""
+        return self.config.generation.model_dump() if self.model.generates else None
+
 
 def train(
     config: RunConfig,
     *,
-    examined: Examined | None = None,
+    examined: Any | None = None,
     device: str = "auto",
     stop: Callable[[], bool] = lambda: False,
     team: Team | None = None,
@@ -80,8 +87,9 @@ def train(
 ) -> Iterator[Event]:
     """Train from the start, or on from the last checkpoint if torchrun had to start again; the events say how it goes.
 
-    Under torchrun each process makes this call; `team` is given by those that have met already. `progress` hears of
-    the reading before the first event.
+    Under torchrun each process makes this call; `team` is given by those that have met already. `examined` is what the
+    task of this kind of model has found in the data, if it was asked before; `progress` hears of the reading before
+    the first event.
     """
     team = join(device) if team is None else team
     with team.working():
@@ -100,13 +108,16 @@ def train(
 def rehearse(
     config: RunConfig,
     *,
-    examined: Examined | None = None,
+    examined: Any | None = None,
     device: str = "auto",
     progress: Callable[[Reading], None] | None = None,
 ) -> Iterator[Noted | Reading]:
     """All that training would do before its first step: data report, sizes, estimate; nothing is written."""
-    prepared = yield from prepare(config, examined or examine(config, progress))
-    yield from estimate(assemble(config, prepared, Team(device=pick_device(device))).loop)
+    task, start = TASKS[config.model.kind], read_start(config)
+    found = examined if examined is not None else task.examine(config, progress)
+    prepared = yield from task.prepare(config, found, start.tokenizers if start else None)
+    assembled = assemble(config, prepared, Team(device=pick_device(device)), start=start)
+    yield from _introduced(assembled)
 
 
 def resume(
@@ -151,7 +162,7 @@ def _as_a_team(team: Team, events: Iterator[Event]) -> Iterator[Event]:
 
 
 def _resume(
-    config: RunConfig, examined: Examined | None, team: Team, stop: Callable[[], bool]
+    config: RunConfig, examined: Any | None, team: Team, stop: Callable[[], bool]
 ) -> Generator[Event, None, None]:
     if team.tell(bool(all_steps(Path(config.out) / "checkpoints")) if team.leads else None):
         yield from _go_on(config, examined, team, stop)
@@ -160,27 +171,39 @@ def _resume(
 
 
 def _start(
-    config: RunConfig, examined: Examined | None, team: Team, stop: Callable[[], bool]
+    config: RunConfig, examined: Any | None, team: Team, stop: Callable[[], bool]
 ) -> Generator[Event, None, None]:
-    prepared = yield from prepare_together(team, config, examined)
+    start = None
+    with team.agreement():
+        if team.leads:
+            start = read_start(config)
+    prepared = yield from prepare_together(team, config, examined, start.tokenizers if start else None)
     del examined  # Of many pairs, its hashes are many bytes.
-    assembled = assemble(config, prepared, team, stop)
-    yield from estimate(assembled.loop)
+    assembled = assemble(config, prepared, team, stop, start)
+    del start
+    yield from _introduced(assembled)
     with team.agreement():
         if team.leads:
             _describe(Path(config.out), assembled)
     yield from _finish(assembled, assembled.loop.run(TrainingState()))
 
 
+def _introduced(assembled: Assembled) -> Iterator[Noted]:
+    """What a person should know of a run before its first step."""
+    if assembled.taken is not None:
+        yield Noted(assembled.taken)
+    yield from estimate(assembled.loop)
+
+
 def _go_on(
-    config: RunConfig, examined: Examined | None, team: Team, stop: Callable[[], bool]
+    config: RunConfig, examined: Any | None, team: Team, stop: Callable[[], bool]
 ) -> Generator[Event, None, None]:
     run = Path(config.out)
     tokenizers = None
     with team.agreement():
         if team.leads:
             verify_description(run)
-            tokenizers = TokenizerPair.load(run)
+            tokenizers = TokenizerPair.load(run) if MODELS[config.model.kind].reads_text else None
     prepared = yield from prepare_together(team, config, examined, tokenizers)
     del examined
     assembled = assemble(config, prepared, team, stop)
@@ -198,8 +221,7 @@ def _describe(run: Path, assembled: Assembled) -> None:
     """Write down what the run is, before its first step."""
     try:
         _write_config(run, assembled.config)
-        generation = assembled.config.generation.model_dump()
-        describe_model(run, assembled.model.config, assembled.prepared.tokenizers, generation)
+        describe_model(run, assembled.model.config, assembled.prepared.tokenizers, assembled.generation)
         seal_description(run)
     except OSError as error:
         raise storage_error(run, error) from error
@@ -213,26 +235,27 @@ def _write_config(run: Path, config: RunConfig) -> None:
 
 
 def assemble(
-    config: RunConfig, prepared: Prepared, team: Team = SOLO, stop: Callable[[], bool] = lambda: False
+    config: RunConfig,
+    prepared: Prepared,
+    team: Team = SOLO,
+    stop: Callable[[], bool] = lambda: False,
+    start: StoredModel | None = None,
 ) -> Assembled:
-    """Build model, optimizer, batches and checkpoints for a run; the seed fixes every initial weight."""
-    shape = config.model.model_copy(
-        update={
-            "source_vocab_size": prepared.tokenizers.source.vocab_size,
-            "target_vocab_size": prepared.tokenizers.target.vocab_size,
-        }
-    )
-    config = config.model_copy(update={"model": shape})
+    """Build model, optimizer, batches and checkpoints for a run; the seed fixes every initial weight.
+
+    Where the leader has a model to start from, its weights are taken instead, as far as they fit.
+    """
+    config = _completed(config, prepared)
+    shape = config.model
     keep_memory()
     settings = config.train
     with team.agreement():
         torch.manual_seed(settings.seed)
         model = MODELS[shape.kind](shape).to(team.device)
+        taken = take_weights(model, start) if start is not None else None
     loss = LOSSES[settings.loss](settings.smoothing, PAD_ID, agreement=settings.agreement)
     sharing = share_out(Lesson(model, loss, OBJECTIVES[shape.kind], settings.precision), team, settings.sharding)
-    optimizer = OPTIMIZERS[settings.optimizer](
-        model, betas=(settings.beta1, settings.beta2), eps=settings.eps, weight_decay=settings.weight_decay, team=team
-    )
+    optimizer = make_optimizer(model, settings, team)
     checkpoints = Checkpoints(
         Path(config.out), model, optimizer, keep_last=settings.keep_last, keep_best=settings.keep_best, team=team
     )
@@ -248,35 +271,28 @@ def assemble(
         stop=stop,
         team=team,
     )
-    return Assembled(config, prepared, model, loop, checkpoints)
+    return Assembled(config, prepared, model, loop, checkpoints, taken)
 
 
-def _leaders_samples(model: Translator, prepared: Prepared, team: Team, is_sharded: bool) -> tuple[Sample, ...]:
+def _completed(config: RunConfig, prepared: Prepared) -> RunConfig:
+    """The settings with what comes from the data, and from tokenizers that were trained elsewhere, filled in."""
+    known: dict[str, Record] = {"model": TASKS[config.model.kind].shape(config, prepared)}
+    if prepared.tokenizers is not None:
+        facts = {"kind": prepared.tokenizers.source.kind, "joint": prepared.tokenizers.joint}
+        known["tokenizer"] = config.tokenizer.model_copy(update=facts)
+    return config.model_copy(update=known)
+
+
+def _leaders_samples(model: Model, prepared: Prepared, team: Team, is_sharded: bool) -> tuple[Sample, ...]:
     """Samples for people, who look over the leader's shoulder; of a model in shards it is lent a whole one."""
+    kind = model.config.kind
     tensors = model_tensors(model, team) if is_sharded else {}
     if not team.leads:
         return ()
     if is_sharded:
-        model = MODELS[model.config.kind](model.config)
+        model = MODELS[kind](model.config)
         restore_model(model, tensors, Path())
-    return _samples(model, prepared, str(team.device))
-
-
-def _samples(model: Translator, prepared: Prepared, device: str) -> tuple[Sample, ...]:
-    """A few validation pairs beside what the model makes of them."""
-    shown = range(0, len(prepared.validation), max(1, len(prepared.validation) // SHOWN))[:SHOWN]
-    tokenizers = prepared.tokenizers
-    translator = LoadedTranslator(model, tokenizers, GenerationConfig(strategy="greedy"), device)
-    sources = [prepared.validation.source(index).tolist() for index in shown]
-    found = translator.search(sources, translator.generation)
-    return tuple(
-        Sample(
-            tokenizers.source.decode(source),
-            tokenizers.target.decode(prepared.validation.target(index).tolist()),
-            tokenizers.target.decode(hypotheses[0].ids),
-        )
-        for source, index, hypotheses in zip(sources, shown, found, strict=True)
-    )
+    return TASKS[kind].samples(model, prepared, str(team.device))
 
 
 def _finish(assembled: Assembled, events: Iterator[Event]) -> Iterator[Event]:
@@ -287,7 +303,7 @@ def _finish(assembled: Assembled, events: Iterator[Event]) -> Iterator[Event]:
             continue
         yield from _choose_weights(assembled)
         path = Path(assembled.config.out) / "model"
-        loss, _ = assembled.loop.measure()
+        loss = assembled.loop.measure().loss
         tensors = model_tensors(assembled.model, assembled.team)
         with assembled.team.agreement():
             if assembled.team.leads:
@@ -295,7 +311,7 @@ def _finish(assembled: Assembled, events: Iterator[Event]) -> Iterator[Event]:
                     path,
                     assembled.model,
                     assembled.prepared.tokenizers,
-                    generation=assembled.config.generation.model_dump(),
+                    generation=assembled.generation,
                     card=model_card(assembled.config, assembled.model, event, loss, assembled.prepared.num_trained),
                     training_config=to_toml(assembled.config),
                     tensors=tensors,
@@ -313,7 +329,7 @@ def _choose_weights(assembled: Assembled) -> Iterator[Noted]:
     measured = {}
     for name in names:
         _take_weights(assembled, candidates.get(name, []))
-        measured[name], _ = assembled.loop.measure() if len(names) > 1 else (0.0, 0.0)
+        measured[name] = assembled.loop.measure().loss if len(names) > 1 else 0.0
     winner = min(measured, key=lambda name: measured[name])
     if len(names) > 1:
         yield Noted("; ".join(f"{name}: loss {loss:.4f}" for name, loss in measured.items()) + f"; kept {winner}")

@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from clearhead.data.batches import PairBatch
+from clearhead.data.examples import Batch
 from clearhead.errors import ClearheadError, ConfigError, UnavailableError
 from clearhead.nn.stacks import Block
 from clearhead.training.losses import Loss, LossSum
@@ -384,7 +384,7 @@ class Lesson(nn.Module):
         super().__init__()
         self.model, self.loss, self.objective, self.precision = model, loss, objective, precision
 
-    def forward(self, batch: PairBatch) -> LossSum:
+    def forward(self, batch: Batch) -> LossSum:
         with computing_in(self.precision, next(self.model.parameters()).device):
             return self.objective(self.model, batch, self.loss)
 
@@ -395,11 +395,11 @@ class Sharing:
     def __init__(self, lesson: Lesson, team: Team) -> None:
         self.lesson = lesson
 
-    def learn(self, batch: PairBatch) -> LossSum:
+    def learn(self, batch: Batch) -> LossSum:
         """The loss of a batch, to be followed by a backward pass; gradients will be the mean over the team."""
         return self.lesson(batch)
 
-    def measure(self, batch: PairBatch) -> LossSum:
+    def measure(self, batch: Batch) -> LossSum:
         """The loss of a batch; there will be no backward pass."""
         return self.lesson(batch)
 
@@ -411,7 +411,7 @@ class Sharing:
         """Let the weights be as the optimizer knows them, after measuring."""
         return
 
-    def warm_up(self, batch: PairBatch) -> None:
+    def warm_up(self, batch: Batch) -> None:
         """Do once, before the first step, what would make that step differ from later ones."""
         return
 
@@ -428,13 +428,13 @@ class Replicated(Sharing):
                 lesson, broadcast_buffers=False, gradient_as_bucket_view=True, init_sync=False
             )
 
-    def learn(self, batch: PairBatch) -> LossSum:
+    def learn(self, batch: Batch) -> LossSum:
         return self.wrapped(batch)
 
     def keeping_gradients(self, kept: bool) -> AbstractContextManager[object]:
         return self.wrapped.no_sync() if kept else nullcontext()
 
-    def warm_up(self, batch: PairBatch) -> None:
+    def warm_up(self, batch: Batch) -> None:
         # After its first pass DDP groups gradients anew, and groups decide in which order numbers are added: without
         # this, the first step of a resumed run would add in another order than the same step of an unbroken one.
         buffers = {name: buffer.clone() for name, buffer in self.lesson.named_buffers()}

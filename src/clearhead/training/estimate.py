@@ -9,12 +9,13 @@ from dataclasses import replace
 
 import torch
 
-from clearhead.models.translator import Translator
+from clearhead.nn.embedding import OutputLayer
+from clearhead.nn.stacks import Block
 from clearhead.training.distributed import Sharing
 from clearhead.training.events import Noted
 from clearhead.training.logbook import clock
 from clearhead.training.loop import Loop
-from clearhead.training.optimizers import OPTIMIZERS
+from clearhead.training.optimizers import make_optimizer
 from clearhead.training.precision import is_slow
 from clearhead.training.sizing import training_memory
 
@@ -38,10 +39,7 @@ def seconds_per_step(loop: Loop) -> float:
     """Time one training step of a throw-away copy, after one to warm up."""
     with torch.random.fork_rng(devices=[]):
         lesson = copy.deepcopy(loop.sharing.lesson)
-        settings = loop.config
-        optimizer = OPTIMIZERS[settings.optimizer](
-            lesson.model, betas=(settings.beta1, settings.beta2), eps=settings.eps, weight_decay=settings.weight_decay
-        )
+        optimizer = make_optimizer(lesson.model, loop.config)
         trial = replace(loop, sharing=Sharing(lesson, loop.team), optimizer=optimizer)
         shares = loop.shares()
         trial.step(shares, 1, 2)
@@ -52,13 +50,13 @@ def seconds_per_step(loop: Loop) -> float:
 
 def memory(loop: Loop, parameters: int) -> int:
     """Bytes that a training step takes, about."""
-    assert isinstance(loop.model, Translator)
-    config = loop.model.config
+    blocks = [module for module in loop.model.modules() if isinstance(module, Block)]
+    outputs = [module for module in loop.model.modules() if isinstance(module, OutputLayer)]
     return training_memory(
         parameters,
-        num_layers=config.encoder_layers + config.decoder_layers,
-        dim=config.dim,
-        ff_dim=config.ff_dim,
-        vocab_size=config.target_vocab_size,
+        num_layers=len(blocks),
+        dim=loop.dim,
+        ff_dim=max((block.feedforward.inner.out_features for block in blocks), default=0),
+        vocab_size=max((len(output.weight) for output in outputs), default=0),
         max_tokens=loop.batches.config.max_tokens,
     )

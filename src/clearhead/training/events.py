@@ -29,6 +29,8 @@ class Reading:
     """None where nobody knows before the end."""
     pairs_per_second: float
     seconds_left: float | None
+    unit: str = "pairs"
+    """What is counted."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +66,9 @@ class Progress:
 class Sample:
     """One validation example as a person would read it."""
 
-    source: str
-    reference: str
-    hypothesis: str
+    given: str
+    wanted: str
+    made: str
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,8 @@ class Validated:
     perplexity: float
     is_best: bool
     samples: tuple[Sample, ...] = ()
+    accuracy: float | None = None
+    """The share of right answers, for models whose answers are right or wrong."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +114,8 @@ class Pace:
     FIRST_AFTER = 2.0
     EVERY = 1.0
 
-    def __init__(self, what: str, total: int | None = None) -> None:
-        self.what = what
-        self.total = total
+    def __init__(self, what: str, total: int | None = None, unit: str = "pairs") -> None:
+        self.what, self.total, self.unit = what, total, unit
         self.began = time.monotonic()
         self._due = self.began + self.FIRST_AFTER
 
@@ -135,7 +138,7 @@ class Pace:
         if self.total:
             share = pairs / self.total
         left = self.seconds * (1 - share) / share if share else None
-        return Reading(self.what, pairs, self.total, pairs / max(self.seconds, 1e-9), left)
+        return Reading(self.what, pairs, self.total, pairs / max(self.seconds, 1e-9), left, self.unit)
 
     def tell(self, steps: Generator[int, None, Result]) -> Generator[Reading, None, Result]:
         """Let steps that yield counts run to their end, and yield what is to be told."""

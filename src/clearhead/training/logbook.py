@@ -8,7 +8,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from clearhead.training.events import Event, Finished, Noted, Progress, Reading, Saved, Started, Validated
+from clearhead.training.events import Event, Finished, Noted, Progress, Reading, Sample, Saved, Started, Validated
+
+CALLED = {"given": "source", "wanted": "reference", "made": "hypothesis"}
+"""What the parts of a sample are called in files and on screens."""
 
 
 class Logbook:
@@ -25,14 +28,11 @@ class Logbook:
         """Append one event to every file it belongs in; how far reading has come is of no interest afterwards."""
         if isinstance(event, Reading):
             return
-        row: dict[str, Any] = {"event": type(event).__name__.lower(), **asdict(event)}
-        row = {key: str(value) if isinstance(value, Path) else value for key, value in row.items()}
-        _append(self.metrics, json.dumps(row, ensure_ascii=False))
+        _append(self.metrics, json.dumps(as_row(event), ensure_ascii=False))
         _append(self.run / "train.log", f"{datetime.now().isoformat(timespec='seconds')}  {sentence(event)}")
         if isinstance(event, Validated):
             for sample in event.samples:
-                lines = (f"step {event.step}", f"  source      {sample.source}", f"  reference   {sample.reference}")
-                _append(self.run / "samples.txt", "\n".join((*lines, f"  hypothesis  {sample.hypothesis}\n")))
+                _append(self.run / "samples.txt", "\n".join((f"step {event.step}", *told(sample), "")))
         if isinstance(event, Validated | Finished):
             draw_curve(self.metrics, self.run / "loss.png")
 
@@ -43,6 +43,25 @@ class Logbook:
         draft.replace(self.metrics)
 
 
+def as_row(event: Event) -> dict[str, Any]:
+    """One event as one object of `metrics.jsonl`."""
+    row: dict[str, Any] = {"event": type(event).__name__.lower(), **asdict(event)}
+    if isinstance(event, Validated):
+        row["samples"] = [{CALLED[part]: text for part, text in asdict(sample).items()} for sample in event.samples]
+        if event.accuracy is None:
+            del row["accuracy"]
+    return {key: str(value) if isinstance(value, Path) else value for key, value in row.items()}
+
+
+def told(sample: Sample) -> list[str]:
+    """A sample as three lines for people.
+
+    >>> told(Sample("ein Haus", "a house", "a mouse"))
+    ['  source      ein Haus', '  reference   a house', '  hypothesis  a mouse']
+    """
+    return [f"  {CALLED[part]:<10}  {text}" for part, text in asdict(sample).items()]
+
+
 def sentence(event: Event) -> str:
     """One event as one line of plain text."""
     match event:
@@ -51,7 +70,8 @@ def sentence(event: Event) -> str:
         case Reading():
             total = "" if event.total_pairs is None else f" of {event.total_pairs:,}"
             left = "" if event.seconds_left is None else f"  eta {clock(event.seconds_left)}"
-            return f"{event.what} {event.pairs:,}{total} pairs  {short(event.pairs_per_second)} pairs/s{left}"
+            pace = f"{short(event.pairs_per_second)} {event.unit}/s"
+            return f"{event.what} {event.pairs:,}{total} {event.unit}  {pace}{left}"
         case Started():
             begin = f"resuming at step {event.step}" if event.step else "starting"
             size = f"{event.parameters / 1e6:.2f} M parameters"
@@ -65,7 +85,8 @@ def sentence(event: Event) -> str:
             )
         case Validated():
             best = "  best so far" if event.is_best else ""
-            return f"validation at step {event.step}: loss {event.loss:.3f}  ppl {event.perplexity:.2f}{best}"
+            right = "" if event.accuracy is None else f"  accuracy {100 * event.accuracy:.1f} %"
+            return f"validation at step {event.step}: loss {event.loss:.3f}  ppl {event.perplexity:.2f}{right}{best}"
         case Saved():
             return f"saved {event.path}"
         case Finished():

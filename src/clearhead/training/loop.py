@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from numpy.random import SeedSequence
@@ -20,7 +20,7 @@ from clearhead.training.distributed import SOLO, Sharing, Team, whole
 from clearhead.training.events import Event, Finished, Progress, Sample, Saved, Started, Validated
 from clearhead.training.losses import Loss
 from clearhead.training.objectives import Objective
-from clearhead.training.optimizers import Optimizer
+from clearhead.training.optimizers import Optimizer, set_rate
 from clearhead.training.schedules import SCHEDULES, Course
 from clearhead.training.settings import TrainConfig
 
@@ -53,6 +53,15 @@ class StepResult:
     grad_norm: float
     seconds: float
     cursor: Cursor
+
+
+class Measured(NamedTuple):
+    """What a model is worth on the validation data, per answer."""
+
+    loss: float
+    nll: float
+    accuracy: float | None
+    """None where right answers are not counted."""
 
 
 @dataclass
@@ -149,8 +158,7 @@ class Loop:
             raise self._diverged(step, f"the loss is {loss}", share.examples)
         grad_norm = self._clip(step, share.examples)
         rate = SCHEDULES[self.config.schedule](step, self._course(total))
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        set_rate(self.optimizer, rate)
         self.optimizer.step()
         self.team.average(self._statistics)
         return StepResult(loss, nll, share.tokens, grad_norm, time.perf_counter() - began, share.cursor)
@@ -187,20 +195,24 @@ class Loop:
         )
 
     @torch.no_grad()
-    def measure(self) -> tuple[float, float]:
-        """Loss and negative log-likelihood per token on the validation data."""
+    def measure(self) -> Measured:
+        """Loss, negative log-likelihood and share of right answers on the validation data."""
         self.sharing.lesson.eval()
-        loss = nll = tokens = 0.0
+        loss = nll = tokens = right = 0.0
+        is_counted = False
         for part in self.validation():
             sums = self.sharing.measure(part.batch)
+            is_counted = sums.right is not None
             if part.counts:
                 loss, nll, tokens = loss + float(sums.total), nll + float(sums.nll), tokens + sums.tokens
+                right += sums.right or 0
         self.sharing.settle()
-        loss, nll, tokens = self.team.sum(loss, nll, tokens)
-        return loss / max(tokens, 1), nll / max(tokens, 1)
+        loss, nll, tokens, right = self.team.sum(loss, nll, tokens, right)
+        tokens = max(tokens, 1)
+        return Measured(loss / tokens, nll / tokens, right / tokens if is_counted else None)
 
     def _validate(self, state: TrainingState) -> tuple[TrainingState, Validated]:
-        loss, nll = self.measure()
+        loss, nll, accuracy = self.measure()
         # A loss that is not a number is never better, not even than none.
         better = math.isfinite(loss) and (state.best_loss is None or loss < state.best_loss)
         state = replace(
@@ -209,7 +221,7 @@ class Loop:
             best_step=state.step if better else state.best_step,
             validations_without_gain=0 if better else state.validations_without_gain + 1,
         )
-        return state, Validated(state.step, loss, perplexity(nll), better, self.samples())
+        return state, Validated(state.step, loss, perplexity(nll), better, self.samples(), accuracy)
 
     def _save(self, state: TrainingState, validation_loss: float | None) -> Saved:
         return Saved(state.step, self.keeper.save(state, validation_loss))

@@ -22,11 +22,14 @@ ROWS_AT_ONCE = 256
 
 
 class LossSum(NamedTuple):
-    """Sums over tokens: what is minimised, and the plain negative log-likelihood that perplexity is made of."""
+    """Sums over answers: what is minimised, and the plain negative log-likelihood that perplexity is made of."""
 
     total: Float[Tensor, ""]
     nll: Float[Tensor, ""]
     tokens: int
+    """How many answers were asked for."""
+    right: int | None = None
+    """How many of them were right, where that is counted."""
 
 
 class SmoothLabel(NamedTuple):
@@ -55,8 +58,8 @@ class Loss(nn.Module, ABC):
         self.agreement = agreement
 
     @abstractmethod
-    def label(self, vocab_size: int) -> SmoothLabel:
-        """How a label is spread."""
+    def label(self, vocab_size: int, *, has_padding: bool = True) -> SmoothLabel:
+        """How a label is spread; without padding, over all entries alike."""
 
     def forward(
         self, hidden: Float[Tensor, "tokens dim"], labels: Int[Tensor, "tokens"], output: OutputLayer
@@ -67,6 +70,13 @@ class Loss(nn.Module, ABC):
         else:
             total, nll = divergence(output(hidden).float(), labels, label, self.pad_id)
         return LossSum(total, nll.detach(), len(labels))
+
+    def of_classes(self, logits: Float[Tensor, "examples classes"], labels: Int[Tensor, "examples"]) -> LossSum:
+        """The loss where the answers are classes: few, none of them padding, and how many were right is counted."""
+        # No entry is padding, and so the one that is named here is spread over like any other.
+        total, nll = divergence(logits.float(), labels, self.label(logits.shape[1], has_padding=False), pad_id=0)
+        right = int((logits.argmax(-1) == labels).sum())
+        return LossSum(total, nll.detach(), len(labels), right)
 
     def of_two(
         self,
@@ -255,7 +265,7 @@ def _less_label(probs: Tensor, right: Tensor, label: SmoothLabel, pad_id: int) -
 class CrossEntropy(Loss):
     """Cross-entropy against a label that gives ε to the whole vocabulary evenly, as torch defines it."""
 
-    def label(self, vocab_size: int) -> SmoothLabel:
+    def label(self, vocab_size: int, *, has_padding: bool = True) -> SmoothLabel:
         share = self.smoothing / vocab_size
         return SmoothLabel(right=1 - self.smoothing + share, padding=share, others=share, entropy=0.0)
 
@@ -263,12 +273,12 @@ class CrossEntropy(Loss):
 class SmoothedKl(Loss):
     """Kullback-Leibler divergence from a label with ε/(V−2) on each entry but itself and padding (the notes' form)."""
 
-    def label(self, vocab_size: int) -> SmoothLabel:
+    def label(self, vocab_size: int, *, has_padding: bool = True) -> SmoothLabel:
         if self.smoothing == 0.0:
             return SmoothLabel(right=1.0, padding=0.0, others=0.0, entropy=0.0)
-        keep, share = 1 - self.smoothing, self.smoothing / (vocab_size - 2)
+        keep, share = 1 - self.smoothing, self.smoothing / (vocab_size - 1 - has_padding)
         entropy = keep * math.log(keep) + self.smoothing * math.log(share)
-        return SmoothLabel(right=keep, padding=0.0, others=share, entropy=entropy)
+        return SmoothLabel(right=keep, padding=0.0 if has_padding else share, others=share, entropy=entropy)
 
 
 LOSSES: dict[str, type[Loss]] = {"cross_entropy": CrossEntropy, "kl": SmoothedKl}

@@ -1,4 +1,4 @@
-"""A batch of ids in, the summed loss of a model on it out: what each kind of model is trained to do.
+"""A batch in, the summed loss of a model on it out: what each kind of model is trained to do.
 
 A new objective is one function and one line in OBJECTIVES, under the name of its model.
 """
@@ -6,21 +6,21 @@ A new objective is one function and one line in OBJECTIVES, under the name of it
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
-from torch import nn
 
-from clearhead.data.batches import PairBatch
+from clearhead.data.corpus import PairBatch
 from clearhead.models.translator import Translator
 from clearhead.nn.masks import real_tokens
 from clearhead.training.losses import Loss, LossSum
 
-Objective = Callable[[nn.Module, PairBatch, Loss], LossSum]
+Objective = Callable[[Any, Any, Loss], LossSum]
+"""A model, a batch and a loss in; each objective knows its own kind of model and of batch."""
 
 
-def translate(model: nn.Module, batch: PairBatch, loss: Loss) -> LossSum:
+def translate(model: Translator, batch: PairBatch, loss: Loss) -> LossSum:
     """Teacher forcing: the decoder reads the right target up to each token and is asked for the next one."""
-    assert isinstance(model, Translator)
     device = model.output.weight.device
     # Two passes are one batch with every row twice: dropout tells the copies apart.
     copies = 2 if loss.agreement and model.training else 1

@@ -6,15 +6,20 @@ A new optimizer is one function and one line in OPTIMIZERS.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from clearhead.nn.embedding import OutputLayer, TokenEmbedding
+from clearhead.nn.positions import Positions
+from clearhead.nn.stacks import Stack
 from clearhead.training.distributed import SOLO, Team
+
+if TYPE_CHECKING:
+    from clearhead.training.settings import TrainConfig
 
 Optimizer = torch.optim.Optimizer
 Betas = tuple[float, float]
@@ -108,14 +113,14 @@ class Muon(Optimizer):
         return updates
 
 
-def orthogonalised(matrices: list[Tensor]) -> list[Tensor]:
+def orthogonalised(matrices: Sequence[Tensor]) -> list[Tensor]:
     """Each matrix made orthogonal; on a GPU those of one shape side by side, on a CPU one by one is faster."""
     if not matrices or matrices[0].device.type == "cpu":
         return [orthogonalise(matrix[None])[0] for matrix in matrices]
     alike: dict[torch.Size, list[int]] = {}
     for i, matrix in enumerate(matrices):
         alike.setdefault(matrix.shape, []).append(i)
-    found = {}
+    found: dict[int, Tensor] = {}
     for places in alike.values():
         stack = orthogonalise(torch.stack([matrices[i] for i in places]))
         found.update(zip(places, stack.unbind(), strict=True))
@@ -139,6 +144,53 @@ def orthogonalise(x: Float[Tensor, "stack rows columns"], iterations: int = 5) -
 
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adam": adam, "adamw": adamw, "muon": muon}
+
+
+def make_optimizer(model: nn.Module, settings: TrainConfig, team: Team = SOLO) -> Optimizer:
+    """The optimizer that settings ask for; each group of parameters has in `share` its part of the learning rate."""
+    optimizer = OPTIMIZERS[settings.optimizer](
+        model,
+        betas=(settings.beta1, settings.beta2),
+        eps=settings.eps,
+        weight_decay=settings.weight_decay,
+        team=team,
+    )
+    if settings.layer_decay != 1.0:
+        shares = rate_shares(model, settings.layer_decay)
+        optimizer.param_groups = [part for group in optimizer.param_groups for part in _by_share(group, shares)]
+    return optimizer
+
+
+def set_rate(optimizer: Optimizer, rate: float) -> None:
+    """Give every parameter its share of the learning rate."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group.get("share", 1.0)
+
+
+def rate_shares(model: nn.Module, decay: float) -> dict[Tensor, float]:
+    """Which part of the learning rate each parameter is trained with: the nearer to the input, the less.
+
+    Block i of n, counted from 0, has decay ** (n - i), and what embeds the input decay ** (n + 1), as in BEiT
+    (Bao et al. 2021); a table that is also the output layer counts as an embedding. All others have the whole.
+    """
+    shares: dict[Tensor, float] = dict.fromkeys(model.parameters(), 1.0)
+    deepest = 0
+    for stack in model.modules():
+        if isinstance(stack, Stack):
+            deepest = max(deepest, len(stack.blocks))
+            for number, block in enumerate(stack.blocks):
+                shares |= dict.fromkeys(block.parameters(), decay ** (len(stack.blocks) - number))
+    for path, module in model.named_modules():
+        if isinstance(module, TokenEmbedding | Positions) or path.endswith("embedding"):
+            shares |= dict.fromkeys(module.parameters(), decay ** (deepest + 1))
+    return shares
+
+
+def _by_share(group: dict[str, Any], shares: Mapping[Tensor, float]) -> list[dict[str, Any]]:
+    parts: dict[float, list[Tensor]] = {}
+    for parameter in group["params"]:
+        parts.setdefault(shares[parameter], []).append(parameter)
+    return [{**group, "params": parameters, "share": share} for share, parameters in parts.items()]
 
 
 def state_tensors(optimizer: Optimizer, model: nn.Module) -> dict[str, Tensor]:

@@ -1,0 +1,59 @@
+"""A model to start from in, its tokenizers and as many of its weights as fit out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from clearhead.checkpoint import StoredModel, load_model, named_tensors
+from clearhead.errors import ConfigError
+from clearhead.models import Model
+from clearhead.nn.embedding import TokenEmbedding
+from clearhead.nn.stacks import Stack
+from clearhead.run.settings import RunConfig
+
+SHOWN = 4
+"""How many names of new tensors are told."""
+
+
+def read_start(config: RunConfig) -> StoredModel | None:
+    """The model that a run is to start from, if there is one."""
+    return None if config.init is None else load_model(Path(config.init))
+
+
+def take_weights(model: Model, start: StoredModel) -> str:
+    """Copy every tensor of the same name and shape; what was taken comes back, in one line.
+
+    All that reads the input must be there, its embedding and its first stack: with these wrong, nothing is gained.
+    """
+    ours, theirs = named_tensors(model), named_tensors(start.model)
+    fitting = [name for name in ours if name in theirs and theirs[name].shape == ours[name].shape]
+    needed = [name for name in ours if name.startswith(_readers(model))]
+    for name in needed or list(ours)[: not fitting]:
+        if name not in fitting:
+            raise ConfigError(f"cannot start from {start.path}: {_difference(name, ours[name], theirs)}")
+    with torch.no_grad():
+        for name in fitting:
+            ours[name].copy_(theirs[name])
+    new = [name for name in ours if name not in fitting]
+    more = ", …" if len(new) > SHOWN else ""
+    rest = f"; new: {', '.join(new[:SHOWN])}{more}" if new else ""
+    return f"started from {start.path}, a {start.kind}: {len(fitting)} of {len(ours)} tensors taken{rest}"
+
+
+def _readers(model: Model) -> tuple[str, ...]:
+    """Where the names of the tensors begin that read the input: the first embedding of tokens and the first stack."""
+    paths = []
+    for part in (TokenEmbedding, Stack):
+        paths += [f"{path}." for path, module in model.named_modules() if isinstance(module, part)][:1]
+    return tuple(paths)
+
+
+def _difference(name: str, ours: Tensor, theirs: Mapping[str, Tensor]) -> str:
+    if name not in theirs:
+        return f"it has no {name}"
+    here, there = ("x".join(map(str, tensor.shape)) for tensor in (ours, theirs[name]))
+    return f"{name} is {there} there and {here} here; give [model] the sizes that it has there"

@@ -1,0 +1,228 @@
+"""A trained translator in, one that takes strings and gives strings out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
+
+import torch
+
+from clearhead.config import build
+from clearhead.errors import DataError, UnavailableError
+from clearhead.generate.constraints import count_repeats
+from clearhead.generate.settings import GenerationConfig
+from clearhead.generate.step import Choice, Hypothesis
+from clearhead.generate.strategies import generate
+from clearhead.models.translator import Translator
+from clearhead.nn.masks import real_tokens
+from clearhead.run.devices import pick_device
+from clearhead.run.workers import Crew, can_fork
+from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from clearhead.text.tokenizer import TokenizerPair, check_encodable
+
+if TYPE_CHECKING:
+    from clearhead.run.inspecting import Inspection
+
+BATCH_TOKENS = 4096
+"""Source tokens, padding included, that are translated side by side."""
+BATCH_LOGITS = 6 * 2**20
+"""Scores of one step, all hypotheses together: larger tensors go back to the system and are fetched anew each step."""
+WINDOW = 1024
+"""Lines read ahead, so that those of a length can go together; memory is bounded by this."""
+ENOUGH_FOR_WORKERS = 256
+"""Fewer texts than this are left to one process; a guess, not yet measured on an idle machine."""
+SHARES = 4
+"""Batches for each worker in a window, so that all finish at about the same time ..."""
+SMALLEST_SHARE = 1024
+"""... but not smaller than so many tokens."""
+FINE_GRAINED_SPAN = 24
+"""In characters and bytes a repetition is a loop only from this many tokens on: 000000 is a number."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of one text."""
+
+    text: str
+    score: float
+    """Log-probability normalised for length: what translations are compared by."""
+    log_prob: float
+    finished: bool
+    """False if it was cut at the longest length."""
+
+
+Job: TypeAlias = tuple[Sequence[Sequence[int]], Sequence[int]]
+"""The source ids of one batch, and the number of each text."""
+Outcome: TypeAlias = tuple[str, float, float, bool]
+"""The fields of a Translation, as they cross from a worker."""
+
+
+class LoadedTranslator:
+    """A trained translator, ready for use."""
+
+    def __init__(
+        self, model: Translator, tokenizers: TokenizerPair, generation: GenerationConfig, device: str = "cpu"
+    ) -> None:
+        self.device = pick_device(device)
+        self.model = model.to(self.device).eval()
+        self.tokenizers = tokenizers
+        self.generation = generation
+        self.path: Path | None = None
+        """Where it was loaded from."""
+
+    @overload
+    def translate(self, texts: str, **options: Any) -> str: ...
+    @overload
+    def translate(self, texts: Iterable[str], **options: Any) -> list[str]: ...
+    def translate(self, texts: str | Iterable[str], **options: Any) -> str | list[str]:
+        """Translate one text or many; options are `workers` and those of GenerationConfig, such as `beam_size=1`."""
+        if isinstance(texts, str):
+            return self.translate([texts], **options)[0]
+        workers = options.pop("workers", None)
+        config = self.configured(**options)
+        return [best[0].text for best in self.stream(texts, config, workers)]
+
+    def configured(self, **options: Any) -> GenerationConfig:
+        """The model's own settings with some changed; a beam of one is greedy, more is a beam."""
+        if "beam_size" in options and "strategy" not in options:
+            options["strategy"] = "greedy" if options["beam_size"] == 1 else "beam"
+        return build(GenerationConfig, {**self.generation.model_dump(), **options}, "generation")
+
+    def inspect(
+        self, text: str, target: str | None = None, *, ablate: Sequence[str] = (), **options: Any
+    ) -> Inspection:
+        """Look at every head while a text is translated, or is led to a target; `ablate` names heads to switch off."""
+        from clearhead.run.inspecting import inspect
+
+        return inspect(self, text, target, ablate=ablate, **options)
+
+    def stream(
+        self, texts: Iterable[str], config: GenerationConfig, workers: int | None = None
+    ) -> Iterator[list[Translation]]:
+        """The n best translations of each text, in order, in constant memory; an empty text stays empty.
+
+        `workers` one-thread processes share the work. If not given there are as many as torch may use threads, where
+        that pays: on a CPU, from some hundred texts on.
+        """
+        remaining = iter(texts)
+        first, count = 0, 0
+        with ExitStack() as stack:
+            crew: Crew | None = None
+            while window := list(islice(remaining, WINDOW * max(count, 1))):
+                if first == 0 and (count := self._workers(len(window), workers)) > 1:
+                    crew = stack.enter_context(Crew(lambda job: self._job(job, config), count))
+                yield from self._window(window, first, config, crew)
+                first += len(window)
+
+    def _workers(self, num_texts: int, wished: int | None) -> int:
+        if wished is not None:
+            if wished > 1 and self.device.type != "cpu":
+                raise UnavailableError(f"several workers share a CPU, and this model is on {self.device}: use 1")
+            return wished
+        is_safe = can_fork() and threading.current_thread() is threading.main_thread()
+        pays = self.device.type == "cpu" and num_texts >= ENOUGH_FOR_WORKERS
+        return torch.get_num_threads() if is_safe and pays else 1
+
+    def _window(
+        self, texts: Sequence[str], first: int, config: GenerationConfig, crew: Crew | None
+    ) -> list[list[Translation]]:
+        results = [[Translation("", 0.0, 0.0, True)] for _ in texts]
+        ids = self._encode(texts, first)
+        filled = sorted((row for row in range(len(texts)) if texts[row].strip()), key=lambda row: (len(ids[row]), row))
+        lengths = [len(row) for row in ids]
+        most_rows = max(1, BATCH_LOGITS // (self.model.config.target_vocab_size * config.hypotheses))
+        most_tokens = BATCH_TOKENS
+        if crew is not None:
+            share = sum(lengths[row] + 1 for row in filled) // (SHARES * len(crew)) + 1
+            most_tokens = min(most_tokens, max(share, SMALLEST_SHARE))
+        batches = list(_batches(filled, lengths, most_tokens, most_rows))
+        # The longest first, so that what is left at the end is short.
+        jobs = [([ids[row] for row in rows], [first + row for row in rows]) for rows in reversed(batches)]
+        found = enumerate(self._job(job, config) for job in jobs) if crew is None else crew.do(jobs)
+        for number, translations in found:
+            for row, best in zip(batches[-1 - number], translations, strict=True):
+                results[row] = [Translation(*one) for one in best]
+        return results
+
+    def _job(self, job: Job, config: GenerationConfig) -> list[list[Outcome]]:
+        """What `search` finds for one batch, as text."""
+        sources, row_keys = job
+        return [[self._outcome(one) for one in best] for best in self.search(sources, config, row_keys)]
+
+    def _encode(self, texts: Sequence[str], first: int) -> list[list[int]]:
+        try:
+            encoded = self.tokenizers.source.encode_batch([text.strip() for text in texts])
+        except DataError:
+            for row, text in enumerate(texts):
+                _check_encodable(text, first + row + 1)
+            raise
+        longest = self.model.config.max_len
+        for row, ids in enumerate(encoded):
+            if len(ids) + 1 > longest:
+                raise DataError(
+                    f"text {first + row + 1:,} has {len(ids):,} tokens, and this model reads at most {longest - 1}: "
+                    "split it into sentences"
+                )
+        return encoded
+
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        config: GenerationConfig,
+        row_keys: Sequence[int] | None = None,
+        watch: Callable[[Choice], None] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses for source ids (without control tokens), all in one batch; `watch` sees each step."""
+        source = _padded([[*ids, EOS_ID] for ids in sources]).to(self.device)
+        is_full = len({len(ids) for ids in sources}) == 1
+        with torch.inference_mode():
+            state = self.model.start(source, None if is_full else real_tokens(source, PAD_ID))
+            return generate(
+                self.model.step,
+                state,
+                len(sources),
+                config,
+                bos_id=BOS_ID,
+                eos_id=EOS_ID,
+                max_lens=config.max_lens([len(ids) for ids in sources], room=self.model.config.max_len - 1),
+                forbidden_ids=(BOS_ID, PAD_ID, UNK_ID),
+                row_keys=row_keys,
+                repeats_allowed=[count_repeats(ids) for ids in sources],
+                guard_span=FINE_GRAINED_SPAN if self.tokenizers.target.kind in ("char", "byte") else 1,
+                device=self.device,
+                watch=watch,
+            )
+
+    def _outcome(self, hypothesis: Hypothesis) -> Outcome:
+        # All that any reader may take for the end of a line, so that one line in is one line out.
+        text = " ".join(self.tokenizers.target.decode(hypothesis.ids).splitlines())
+        return text, hypothesis.score, hypothesis.log_prob, hypothesis.finished
+
+
+def _check_encodable(text: str, number: int) -> None:
+    try:
+        check_encodable([text])
+    except DataError as error:
+        raise DataError(f"text {number:,}: {error}") from None
+
+
+def _batches(rows: Sequence[int], lengths: Sequence[int], most_tokens: int, most_rows: int) -> Iterator[list[int]]:
+    batch: list[int] = []
+    for row in rows:
+        is_full = len(batch) >= most_rows or (len(batch) + 1) * (lengths[row] + 1) > most_tokens
+        if batch and is_full:
+            yield batch
+            batch = []
+        batch.append(row)
+    if batch:
+        yield batch
+
+
+def _padded(rows: Sequence[Sequence[int]]) -> torch.Tensor:
+    width = max(len(row) for row in rows)
+    return torch.tensor([[*row, *[PAD_ID] * (width - len(row))] for row in rows], dtype=torch.long)
