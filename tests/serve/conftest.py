@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,6 +22,7 @@ from clearhead.serve.bounds import Bounds
 from clearhead.serve.catalogue import Catalogue, Served
 from clearhead.serve.gate import Policy
 from clearhead.serve.opening import open_models
+from clearhead.serve.running import Stoppable, listen
 
 Start = Callable[..., TestClient]
 
@@ -43,6 +46,22 @@ def start() -> Iterator[Start]:
 def client(start: Start) -> TestClient:
     """A client of a server with a translator, a language model and a classifier, none of them real."""
     return start()
+
+
+@pytest.fixture(scope="session")
+def address() -> Iterator[str]:
+    """Where a server with stand-ins listens, for clients that want a real one."""
+    bounds = Bounds(rate=0)
+    application = Application(Catalogue([backwards(), counting(), shouting()]), Policy(bounds))
+    listener = listen("127.0.0.1", 0)
+    ready = threading.Event()
+    server = Stoppable(application, ready.set)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
+    thread.start()
+    assert ready.wait(10)
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ its other rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -133,8 +133,8 @@ class Writer(Backend, Protocol):
     def text(self, ids: Sequence[int]) -> str:
         """The text of a prompt's ids, or a DataError if they are none."""
 
-    def group(self, prompt: Prompt) -> int:
-        """A number that is the same for prompts that may go into one batch."""
+    def group(self, prompt: Prompt) -> Hashable:
+        """Something that is equal for prompts that may go into one batch."""
 
     def write_batch(self, prompts: Sequence[Prompt], options: WriteOptions, watch: Watch) -> Sequence[Written]:
         """The continuation of each prompt."""

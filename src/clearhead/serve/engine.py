@@ -61,7 +61,7 @@ class Ticket(Generic[Given, Answer]):
         self.rows = rows
         self.is_gone = False
         # Those of a length together, so that a batch is not mostly padding.
-        order = sorted(range(len(rows)), key=lambda place: (str(rows[place].group), rows[place].tokens, place))
+        order = sorted(range(len(rows)), key=lambda place: (repr(rows[place].group), rows[place].tokens, place))
         self.waiting = deque(order)
         """The places of rows that are not under way yet."""
         self._engine = engine

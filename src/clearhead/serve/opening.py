@@ -38,23 +38,24 @@ def _open(path: Path | None, engine: str, device: str, told: tuple[tuple[str, ..
 def _open_torch(path: Path | None, device: str, told: tuple[tuple[str, ...], str | None]) -> Served:
     from clearhead.checkpoint import locate
     from clearhead.run.using import load
-    from clearhead.serve.torch_models import TorchInspector, TorchTranslator
+    from clearhead.serve.torch_models import PARTS
 
     loaded = load(path, device)
-    where = loaded.path
-    assert where is not None
+    where: Path = loaded.path
+    kind = loaded.model.config.kind
+    if kind not in PARTS:
+        raise UsageError(f"{where} is a {kind}, which the server does not serve: it serves {', '.join(PARTS)}")
     described, weights = locate(where)
     sources, target = languages_of(described)
     return Served(
         name=where.resolve().name,
-        kind=loaded.model.config.kind,
+        kind=kind,
         engine="torch",
         created=int((weights / "model.safetensors").stat().st_mtime),
         parameters=sum(tensor.numel() for tensor in loaded.model.parameters()),
         sources=sources or told[0],
         target=target or told[1],
-        translator=TorchTranslator(loaded),
-        inspector=TorchInspector(loaded),
+        **PARTS[kind](loaded),
     )
 
 

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
@@ -40,7 +41,11 @@ def listen(host: str, port: int) -> socket.socket:
 
 def run(application: Application, listener: socket.socket, ready: Callable[[], None]) -> None:
     """Serve until told to stop; `ready` is called when the first request may come."""
-    config = uvicorn.Config(
+    asyncio.run(Stoppable(application, ready).serve([listener]))
+
+
+def _config(application: Application) -> uvicorn.Config:
+    return uvicorn.Config(
         application.gate,
         http="h11",
         ws="none",
@@ -54,14 +59,13 @@ def run(application: Application, listener: socket.socket, ready: Callable[[], N
         timeout_keep_alive=15,
         timeout_graceful_shutdown=max(1, round(application.server.bounds.drain + MARGIN)),
     )
-    asyncio.run(_Stoppable(config, application, ready).serve([listener]))
 
 
-class _Stoppable(uvicorn.Server):
+class Stoppable(uvicorn.Server):
     """A server that drains before it stops."""
 
-    def __init__(self, config: uvicorn.Config, application: Application, ready: Callable[[], None]) -> None:
-        super().__init__(config)
+    def __init__(self, application: Application, ready: Callable[[], None]) -> None:
+        super().__init__(_config(application))
         self._application = application
         self._ready = ready
 
@@ -73,10 +77,13 @@ class _Stoppable(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Hear what we are told; being told to stop is no failure."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
         loop = asyncio.get_running_loop()
 
         def told(number: int, frame: FrameType | None) -> None:
-            loop.call_soon_threadsafe(self._drain)
+            loop.call_soon_threadsafe(self.drain)
 
         before = {number: signal.signal(number, told) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
@@ -85,11 +92,11 @@ class _Stoppable(uvicorn.Server):
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _drain(self) -> None:
+    def drain(self) -> None:
+        """Be ready for nobody any more, and stop when all is answered; told twice, stop at once."""
         server = self._application.server
         loop = asyncio.get_running_loop()
         if server.policy.is_draining:
-            # Told twice: nothing is waited for any more.
             server.engine.close()
             self.should_exit = True
             return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 
 class Given(BaseModel):
@@ -20,6 +20,18 @@ class Told(BaseModel):
 
 
 Some = Annotated[str, StringConstraints(min_length=1)]
+MOST_ITEMS = 10_000
+"""A longer list is refused unseen: a million wrong things would be a million complaints."""
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, list) and len(value) > MOST_ITEMS:
+        raise ValueError(f"the list is too long, it may have at most {MOST_ITEMS} items")
+    return value
+
+
+Texts = Annotated[list[str], BeforeValidator(_short)]
+Ids = Annotated[list[int], BeforeValidator(_short)]
 
 # LibreTranslate's; its routes check their fields themselves, in its words and order.
 
@@ -102,7 +114,7 @@ class CompletionBody(Given):
 
     model: str
     """The name of a language model."""
-    prompt: str | list[str] | list[int] | list[list[int]] | None = None
+    prompt: str | Texts | Ids | Annotated[list[Ids], BeforeValidator(_short)] | None = None
     """The text, or several, or their tokens; nothing is the beginning of a text."""
     max_tokens: int | None = Field(16, ge=0)
     """The longest continuation, in tokens."""
@@ -116,7 +128,7 @@ class CompletionBody(Given):
     """Draw from the likeliest tokens that together reach this probability."""
     seed: int | None = Field(None, ge=-(2**63), lt=2**63)
     """The same seed gives the same continuation."""
-    stop: str | list[str] | None = None
+    stop: str | Texts | None = None
     """A continuation ends before the first of these texts."""
     logprobs: int | None = Field(None, ge=0, le=5)
     """Tell the log-probabilities of the chosen tokens, and of this many of the likeliest."""
@@ -233,7 +245,7 @@ class Models(Told):
 class ClassifyBody(Given):
     """Texts to be given labels."""
 
-    text: str | list[str]
+    text: str | Texts
     """The text, or several."""
     model: str | None = None
     """A classifier; if none is named, the first."""
@@ -263,7 +275,7 @@ class AttentionBody(Given):
     """Lead the model to this output instead of its own."""
     sentence: int = Field(0, ge=0)
     """Of several sentences, which."""
-    ablate: list[str] = Field(default=[], max_length=512)
+    ablate: Texts = Field(default=[], max_length=512)
     """Heads or layers to switch off, such as decoder.2.cross.5 or encoder.0."""
 
 

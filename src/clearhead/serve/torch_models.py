@@ -1,4 +1,4 @@
-"""A model loaded with torch in, backends out: it translates, and it can be looked into.
+"""A model loaded with torch in, backends out: what it is asked through depends on its kind, and has a line in PARTS.
 
 All torch models share one lane: they take turns, because a head that is switched off while somebody looks is off for
 everyone, and because two that compute at once on the same cores only get in each other's way.
@@ -7,14 +7,14 @@ everyone, and because two that compute at once on the same cores only get in eac
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from clearhead.models.translator import Translator
-from clearhead.run.using import BATCH_LOGITS, BATCH_TOKENS, LoadedTranslator
+from clearhead.run.translating import BATCH_LOGITS, BATCH_TOKENS, LoadedTranslator
 from clearhead.serve.backends import Lane, Looked, Translated, TranslateOptions, Watch
 from clearhead.text.specials import EOS_ID
 
@@ -105,3 +105,12 @@ class TorchInspector:
         """What every head looked at while a text was translated, or led to a target."""
         found = self._loaded.inspect(text, target, ablate=ablate)
         return Looked(found.view, found.translation, found.loss)
+
+
+def translator_parts(loaded: LoadedTranslator) -> dict[str, Any]:
+    """What a translator is asked through."""
+    return {"translator": TorchTranslator(loaded), "inspector": TorchInspector(loaded)}
+
+
+PARTS: dict[str, Callable[[Any], dict[str, Any]]] = {"translator": translator_parts}
+"""By the kind of model, the fields of Served that its backends are."""
