@@ -18,7 +18,10 @@ from clearhead.cli import show
 from clearhead.errors import INTERNAL_ERROR, INTERRUPTED, ClearheadError, StorageError
 from clearhead.version import VERSION
 
-VERBS = ("demo", "train", "translate", "score", "inspect", "serve", "info", "average", "pack", "data", "bench")
+VERBS = (
+    "demo", "train", "translate", "classify", "fill", "generate", "score", "inspect", "serve", "info", "average", "pack",
+    "data", "bench",
+)  # fmt: skip
 """Every verb, in the order in which a newcomer needs them."""
 
 app = App(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor
+
+Stop: TypeAlias = Callable[[Sequence[int]], bool]
+"""Whether what a hypothesis has said so far, its newest token last, is to end here; asked after each token."""
 
 
 @runtime_checkable
@@ -41,7 +45,7 @@ class Hypothesis:
     score: float
     """The log-probability normalised for length: what hypotheses are compared by."""
     token_log_probs: tuple[float, ...]
-    """One for each of ids, and one for </s> if it is finished."""
+    """One for each of ids, and one for </s> if that was its end."""
     finished: bool
     """False if it was cut off at the longest length; such a one ranks behind all that are finished."""
 

@@ -23,6 +23,7 @@ from clearhead.nn.masks import real_tokens
 from clearhead.run.devices import pick_device
 from clearhead.run.workers import Crew, can_fork
 from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from clearhead.text.streaming import StopStrings, cut
 from clearhead.text.tokenizer import TokenizerPair, check_encodable
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class LoadedTranslator:
     def _job(self, job: Job, config: GenerationConfig) -> list[list[Outcome]]:
         """What `search` finds for one batch, as text."""
         sources, row_keys = job
-        return [[self._outcome(one) for one in best] for best in self.search(sources, config, row_keys)]
+        return [[self._outcome(one, config) for one in best] for best in self.search(sources, config, row_keys)]
 
     def _encode(self, texts: Sequence[str], first: int) -> list[list[int]]:
         try:
@@ -194,13 +195,16 @@ class LoadedTranslator:
                 row_keys=row_keys,
                 repeats_allowed=[count_repeats(ids) for ids in sources],
                 guard_span=FINE_GRAINED_SPAN if self.tokenizers.target.kind in ("char", "byte") else 1,
+                stop=StopStrings(self.tokenizers.target, config.stop) if config.stop else None,
                 device=self.device,
                 watch=watch,
             )
 
-    def _outcome(self, hypothesis: Hypothesis) -> Outcome:
+    def _outcome(self, hypothesis: Hypothesis, config: GenerationConfig) -> Outcome:
+        whole = self.tokenizers.target.decode(hypothesis.ids)
+        before = cut(whole, config.stop)
         # All that any reader may take for the end of a line, so that one line in is one line out.
-        text = " ".join(self.tokenizers.target.decode(hypothesis.ids).splitlines())
+        text = " ".join((whole if before is None else before).splitlines())
         return text, hypothesis.score, hypothesis.log_prob, hypothesis.finished
 
 
