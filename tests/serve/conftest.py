@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,13 +14,13 @@ from tests.run.conftest import trained as trained
 pytest.importorskip("fastapi", reason="needs fastapi: pip install 'clearhead[serve]'")
 from starlette.testclient import TestClient
 from tests.serve.doubles import backwards, counting, shouting
+from tests.serve.here import Here
 
 from clearhead.serve.app import Application
 from clearhead.serve.bounds import Bounds
 from clearhead.serve.catalogue import Catalogue, Served
 from clearhead.serve.gate import Policy
 from clearhead.serve.opening import open_models
-from clearhead.serve.running import Stoppable, listen
 
 Start = Callable[..., TestClient]
 
@@ -51,17 +49,8 @@ def client(start: Start) -> TestClient:
 @pytest.fixture(scope="session")
 def address() -> Iterator[str]:
     """Where a server with stand-ins listens, for clients that want a real one."""
-    bounds = Bounds(rate=0)
-    application = Application(Catalogue([backwards(), counting(), shouting()]), Policy(bounds))
-    listener = listen("127.0.0.1", 0)
-    ready = threading.Event()
-    server = Stoppable(application, ready.set)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
-    thread.start()
-    assert ready.wait(10)
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+    with Here(backwards(), counting(), shouting()) as server:
+        yield server.address
 
 
 @pytest.fixture(scope="session")

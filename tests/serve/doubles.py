@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from clearhead.errors import DataError
 from clearhead.serve.backends import (
@@ -134,10 +135,10 @@ class Glass:
         return Looked({"texts": {"source": text, "target": target}, "ablated": list(ablate)}, text[::-1], 0.5)
 
 
-def backwards(name: str = "backwards", translator: Backwards | None = None, **facts: object) -> Served:
+def backwards(name: str = "backwards", translator: Backwards | None = None, **facts: Any) -> Served:
     """A translator that is served."""
-    known = {"sources": ("de", "zh"), "target": "en", **facts}
-    return Served(name, "translator", translator=translator or Backwards(), inspector=Glass(), **known)  # type: ignore[arg-type]
+    known: dict[str, Any] = {"sources": ("de", "zh"), "target": "en", "inspector": Glass(), **facts}
+    return Served(name, "translator", translator=translator or Backwards(), **known)
 
 
 def counting(name: str = "counting", writer: Counting | None = None) -> Served:

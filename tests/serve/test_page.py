@@ -10,7 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.serve import made_up_models
+from tests.serve.doubles import backwards
+from tests.serve.here import Here
 from tests.serve.processes import Process, serving
+
+from clearhead.serve.keys import Keys
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -34,8 +39,14 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def server(trained: Path, bytewise: Path) -> Iterator[Process]:
-    with serving(trained, bytewise) as started:
+def server(trained: Path, bytewise: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    root = tmp_path_factory.mktemp("served")
+    others = [
+        made_up_models.gpt(root / "shakespeare"),
+        made_up_models.classifier(root / "reviews"),
+        made_up_models.bert(root / "gaps"),
+    ]
+    with serving(trained, bytewise, *others) as started:
         yield started
 
 
@@ -190,6 +201,56 @@ def test_a_phone_never_scrolls_sideways(open_page: Open) -> None:
     page.locator(".changes").wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     picture(page, "phone-switched-off")
+
+
+def test_a_language_model_writes_as_it_goes_and_can_be_stopped(open_page: Open) -> None:
+    page = open_page()
+    page.get_by_label("Model").select_option("shakespeare")
+    page.locator("textarea").fill("to be")
+    page.get_by_label("Tokens").fill("12")
+    page.get_by_label("Temperature").fill("0")
+    with page.expect_response("**/attention") as looked:
+        page.get_by_role("button", name="Continue").click()
+    made = page.locator(".made").text_content()
+    assert made.startswith("to be") and len(made) > len("to be")
+    assert looked.value.request.post_data_json["text"] == made
+    page.locator(".stage > *").wait_for()
+    assert page.get_by_role("radio", name="Decoder").is_visible()
+    picture(page, "writing")
+    page.get_by_label("Tokens").fill("1000")
+    page.get_by_role("button", name="Continue").click()
+    page.wait_for_function("() => document.querySelector('.made').textContent.length > 60")
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_role("button", name="Continue").wait_for()
+
+
+def test_a_classifier_shows_its_labels_and_a_bert_fills_gaps(open_page: Open) -> None:
+    page = open_page()
+    page.get_by_label("Model").select_option("reviews")
+    with page.expect_response("**/attention"):
+        page.locator("textarea").fill("that is the question")
+    assert sorted(page.locator(".made .bar-name").all_text_contents()) == ["bad", "good", "so-so"]
+    picture(page, "classifying")
+    page.get_by_label("Model").select_option("gaps")
+    with page.expect_response("**/attention") as looked:
+        page.locator("textarea").fill("to be or [MASK] to be")
+    page.wait_for_function("() => document.querySelector('.made').textContent.length > 0")
+    assert page.locator(".made").text_content() == looked.value.json()["text"]
+    picture(page, "filling")
+
+
+def test_a_key_is_asked_for_as_a_password(browser: Any) -> None:
+    with Here(backwards(inspector=None), policy={"keys": Keys(["a-good-long-key"])}) as locked:
+        stranger = browser.new_context()
+        assert stranger.new_page().goto(locked.address).status == 401
+        stranger.close()
+        friend = browser.new_context(http_credentials={"username": "me", "password": "a-good-long-key"})
+        page = friend.new_page()
+        page.goto(locked.address)
+        page.locator("textarea").fill("Hallo")
+        page.wait_for_function("() => document.querySelector('.made').textContent === 'ollaH'")
+        assert "cannot be looked into" in page.locator(".inside").text_content()
+        friend.close()
 
 
 BUSY_ONCE = """() => {

@@ -12,14 +12,11 @@ from pathlib import Path
 
 import pytest
 from tests.serve.doubles import Backwards, Counting, backwards, counting
+from tests.serve.here import Here
 from tests.serve.processes import serving
 
 from clearhead.bench.load import Client, Request, drop_streams, flood
-from clearhead.serve.app import Application
-from clearhead.serve.bounds import Bounds
-from clearhead.serve.catalogue import Catalogue, Served
-from clearhead.serve.gate import Policy
-from clearhead.serve.running import Stoppable, listen
+from clearhead.serve import running
 
 TRANSLATE = Request("/translate", {"q": "Hallo", "source": "de", "target": "en"})
 STREAM = Request("/v1/completions", {"model": "counting", "prompt": "abc", "max_tokens": 350, "stream": True})
@@ -28,44 +25,6 @@ STREAM = Request("/v1/completions", {"model": "counting", "prompt": "abc", "max_
 async def ask(address: str, request: Request) -> tuple[int, dict[str, str], bytes]:
     async with Client(address) as client:
         return await client.ask(request)
-
-
-class Here:
-    """A server in a thread of this process."""
-
-    def __init__(self, *models: Served, **bounds: float) -> None:
-        self.application = Application(Catalogue(models), Policy(Bounds(rate=0, **bounds)))  # type: ignore[arg-type]
-        self._listener = listen("127.0.0.1", 0)
-        self.address = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
-        self._ready = threading.Event()
-        self._stoppable = Stoppable(self.application, self._ready.set)
-        self._thread = threading.Thread(target=self._run)
-
-    def _run(self) -> None:
-        async def serve() -> None:
-            self.loop = asyncio.get_running_loop()
-            await self._stoppable.serve([self._listener])
-
-        asyncio.run(serve())
-
-    def __enter__(self) -> Here:
-        self._thread.start()
-        assert self._ready.wait(10)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._thread.is_alive():
-            self._stoppable.should_exit = True
-        self._thread.join(20)
-        assert not self._thread.is_alive()
-
-    def drain(self) -> None:
-        """What SIGTERM does."""
-        self.loop.call_soon_threadsafe(self._stoppable.drain)
-
-    @property
-    def is_running(self) -> bool:
-        return self._thread.is_alive()
 
 
 @contextmanager
@@ -179,3 +138,48 @@ def test_a_real_server_stops_under_load_and_loses_nothing(trained: Path, number:
         assert server.process.wait(20) == 0
     assert found.lost == [] and found.statuses[200] > 16 and found.statuses.keys() <= {200, 503}
     assert any("stopped" in line for line in server.said)
+
+
+def test_connections_that_do_not_come_to_the_point_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "PATIENCE", 0.3)
+    with Here(backwards(translator=Backwards(step=0.8))) as server:
+        port = int(server.address.rpartition(":")[2])
+
+        async def check() -> None:
+            silent, slow = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+            slow[1].write(b"POST /translate HTTP/1.1\r\nHost: loc")
+            # Whoever has asked, and waits for the answer, is not hurried.
+            busy = asyncio.create_task(ask(server.address, TRANSLATE))
+            for reader, writer in (silent, slow):
+                assert await asyncio.wait_for(reader.read(), 3) == b""
+                writer.close()
+            assert (await busy)[0] == 200
+
+        asyncio.run(check())
+
+
+def test_what_is_no_http_is_answered_and_harms_nobody() -> None:
+    with Here(backwards()) as server:
+        port = int(server.address.rpartition(":")[2])
+        rubbish = [
+            b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/9.9\r\n\r\n", b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
+            b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+            b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+            b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
+            b"GET /health HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+        ]  # fmt: skip
+
+        async def send(content: bytes) -> bytes:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(content)
+            try:
+                return await asyncio.wait_for(reader.read(12), 5)
+            except ConnectionError:
+                return b""
+            finally:
+                writer.close()
+
+        for content in rubbish:
+            answer = asyncio.run(send(content))
+            assert answer == b"" or answer[9:10] in (b"2", b"4"), (content[:60], answer)
+        assert asyncio.run(ask(server.address, TRANSLATE))[0] == 200

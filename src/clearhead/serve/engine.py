@@ -325,6 +325,7 @@ class Engine:
     def _compute(self, batch: _Batch[Any, Any]) -> None:
         try:
             answers = batch.task.compute([ticket.rows[place].given for ticket, place in batch.rows], batch)
+            found = list(zip(batch.rows, answers, strict=True))
         except Exception as error:
             if len(batch.rows) > 1:
                 self._compute_alone(batch)
@@ -333,7 +334,7 @@ class Engine:
                 log.exception("what computes has failed")
             batch.rows[0][0].fail(error)
             return
-        for (ticket, place), answer in zip(batch.rows, answers, strict=True):
+        for (ticket, place), answer in found:
             ticket.answer(place, answer)
 
     def _compute_alone(self, batch: _Batch[Any, Any]) -> None:

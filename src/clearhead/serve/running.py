@@ -15,12 +15,17 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clearhead.errors import UnavailableError
 from clearhead.serve.app import Application
 
 LINGER = 0.5
 """Seconds for which new requests are still taken after the server was told to stop: those on their way arrive."""
+PATIENCE = 30.0
+"""Seconds within which a client that has connected must have sent the head of a request."""
+MOST_CONNECTIONS = 1_000
+"""Open at once; a request on a further one is refused."""
 MARGIN = 3.0
 """Seconds that answers, among them those that say that there is none, have to go out in the end."""
 
@@ -44,10 +49,41 @@ def run(application: Application, listener: socket.socket, ready: Callable[[], N
     asyncio.run(Stoppable(application, ready).serve([listener]))
 
 
+class Impatient(H11Protocol):
+    """A connection that is closed if its client does not come to the point: one that says nothing, or that slowly."""
+
+    _waiting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a request."""
+        super().connection_made(transport)
+        self._wait()
+
+    def on_response_complete(self) -> None:
+        """Begin to wait for the next one."""
+        super().on_response_complete()
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """There is nothing to wait for any more."""
+        super().connection_lost(exc)
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    def _wait(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+        self._waiting = self.loop.call_later(PATIENCE, self._lose_patience)
+
+    def _lose_patience(self) -> None:
+        if (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing():
+            self.transport.close()
+
+
 def _config(application: Application) -> uvicorn.Config:
     return uvicorn.Config(
         application.gate,
-        http="h11",
+        http=Impatient,
         ws="none",
         lifespan="on",
         log_config=None,
@@ -56,6 +92,7 @@ def _config(application: Application) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         backlog=2048,
+        limit_concurrency=MOST_CONNECTIONS,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=max(1, round(application.server.bounds.drain + MARGIN)),
     )

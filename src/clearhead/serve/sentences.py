@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-_END = re.compile(r"[.!?…]+[\"'”’»)\]]*(?=\s)|[。！？…]+[”’」』）]*")
+# Possessive, and only at the beginning of a row of signs: a row of thousands is looked at once.
+_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s)|[。！？…]++[”’」』）]*+")
 _LINE = re.compile(r"[^\n\r]+")
 _PLACES = (re.compile(r"[,;:，；：、]\s*"), re.compile(r"\s+"))
 """Where a sentence that is too long may be cut, the best places first."""

@@ -32,6 +32,8 @@ class Translating {
   }
 }
 
+const MOST_LOOKED = 200;
+
 /** The text that a language model goes on with, as it comes. */
 class Writing {
   constructor(live) {
@@ -70,9 +72,9 @@ class Writing {
     this.show({ text: "", rest: "" });
   }
 
-  /** What is looked into: all that is written by now. */
+  /** What is looked into: the end of all that is written by now. */
   looked() {
-    return { text: this.made.text + this.made.rest };
+    return { text: [...(this.made.text + this.made.rest)].slice(-MOST_LOOKED).join("") };
   }
 }
 
@@ -106,16 +108,18 @@ class Classifying {
   }
 }
 
-/** A model that can only be looked into. */
-class Looking extends Translating {
-  async ask() {
-    this.show("");
+/** The text with its gaps filled, which is known once the model has been looked into. */
+class Filling extends Translating {
+  async ask() {}
+
+  seen(answer) {
+    this.show(answer.text);
   }
 }
 
-export const KINDS = { translator: Translating, gpt: Writing, classifier: Classifying };
+export const KINDS = { translator: Translating, gpt: Writing, classifier: Classifying, bert: Filling };
 
 /** What shows the answers of a model. */
 export function paneFor(live) {
-  return new (KINDS[live.model.kind] || Looking)(live);
+  return new KINDS[live.model.kind](live);
 }

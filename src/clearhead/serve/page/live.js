@@ -90,7 +90,7 @@ class Live {
 
   buildPanes() {
     const { kind } = this.model;
-    const said = (what) => this.say(`${what}.${["translator", "gpt", "classifier", "bert"].includes(kind) ? kind : "bert"}`);
+    const said = (what) => this.say(`${what}.${kind}`);
     this.input = make("textarea", { id: "text", rows: "4", maxlength: String(this.bounds.characters), placeholder: said("hint"), spellcheck: "false", "data-key": "text", oninput: () => this.typed() });
     this.input.value = this.text;
     this.input.addEventListener("keydown", (event) => {
@@ -213,6 +213,7 @@ class Live {
     if (!text.trim()) return;
     this.answer = await askAttention(this.model, text, { sentence, ablate }, signal);
     if (!ablate.length) this.whole = this.answer;
+    this.pane.seen?.(this.answer);
     this.showAnswer();
   }
 

@@ -123,7 +123,7 @@ def _sentences(model: Served, body: schema.AttentionBody, bounds: Bounds) -> lis
     if not body.text.strip():
         raise invalid("there is nothing to look at: the text is empty", "text")
     if model.kind != "translator" or body.target is not None:
-        found = [body.text.strip()]
+        found = [body.text if model.kind == "gpt" else body.text.strip()]
     else:
         longest = bounds.looks if model.translator is None else min(bounds.looks, model.translator.longest)
         found = list(take_apart(body.text, inspector.count, longest).sentences)
