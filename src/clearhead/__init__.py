@@ -25,9 +25,10 @@ __all__ = ["__version__", "load", "train"]
 def load(path: str | Path | None = None, device: str = "auto") -> Any:
     """Load a model directory, the best model of a run directory, or without a path the built-in model.
 
-    What comes back is what a model of its kind is used through: a `LoadedTranslator` for a translator.
+    What comes back is what a model of its kind is used through: a `LoadedTranslator` for a translator, or an
+    `ExportedTranslator`, which needs no torch, for one that was exported.
     """
-    from clearhead.run.using import load
+    from clearhead.run.engines import load
 
     return load(path, device)
 

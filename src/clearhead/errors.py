@@ -61,6 +61,10 @@ class DivergedError(ClearheadError):
     """A model produced a number that is not finite; in training, the weights before that step are kept."""
 
 
+class ParityError(ClearheadError):
+    """An exported or imported model does not say what the original says."""
+
+
 INTERNAL_ERROR = 70
 INTERRUPTED = 130
 TERMINATED = 143

@@ -26,7 +26,7 @@ from clearhead.data.pictures import (
     seen_before,
     set_aside,
 )
-from clearhead.errors import ClearheadError, ConfigError, DataError, MissingInputError
+from clearhead.errors import ClearheadError, ConfigError, DataError, MissingInputError, UnavailableError
 
 NAMES = ("across", "down", "squares")
 
@@ -200,6 +200,14 @@ def test_a_picture_of_a_billion_pixels_is_refused(folder: Path, monkeypatch: pyt
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 60)
     with pytest.raises(DataError, match="decompression bomb"):
         Folder(folder).form(None, None)
+
+
+def test_without_pillow_a_folder_says_what_to_install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with says("reading pictures needs Pillow: pip install 'clearhead[pictures]'", UnavailableError):
+        Folder(folder)
 
 
 def test_folders_that_are_none_are_named(tmp_path: Path, folder: Path) -> None:

@@ -198,3 +198,16 @@ def language_model_view() -> dict[str, Any]:
     view["languages"] = {"source": None, "target": None}
     view["heads"] = [head for head in view["heads"] if head["kind"] == "decoder"]
     return view
+
+
+def reader_view() -> dict[str, Any]:
+    """A model with an encoder only, such as a classifier, whose answer is a label."""
+    view = small_view()
+    view["attention"] = [block for block in view["attention"] if block["kind"] == "encoder"]
+    view["model"] = {"name": "imdb", "kind": "classifier", "parameters": 2_310_000}
+    view["tokens"] = {"source": view["tokens"]["source"]}
+    view |= {"alignment": None, "unseen": [], "generation": None}
+    view["texts"]["target"] = "pos"
+    view["languages"] = {"source": None, "target": None}
+    view["heads"] = [head for head in view["heads"] if head["kind"] == "encoder"]
+    return view

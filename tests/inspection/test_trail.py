@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from clearhead.inspection import measures
+from clearhead.inspection.ablation import ablated
 from clearhead.inspection.overlays import draw_overlays, draw_trail_on_picture, draw_trail_on_words
 from clearhead.inspection.record import recording
 from clearhead.inspection.trail import following, on_inputs, rollout
@@ -55,6 +56,15 @@ def test_a_trail_ends_where_the_tokens_are(kind: str, how: dict[str, float]) -> 
     assert kept | gone == set(range(TIME)) and not kept & gone
     assert (len(gone) > 0) == (kind == "prune_hard")
     assert (max(map(len, trail.groups(LAYERS - 1))) > 1) == (kind == "merge")
+
+
+def test_a_layer_that_is_switched_off_makes_nothing_fewer() -> None:
+    model = new_encoder("merge", r=2)
+    with ablated(model, "encoder.1"), recording(model) as tape, following(model) as trail:
+        tokens = run(model)
+    assert trail.left() == [7, 7, 5] and tokens.x.shape[1] == 5
+    assert [look.weights.shape[2] for look in tape.of("encoder")] == [9, 7, 7]
+    assert rollout(tape, trail) is not None
 
 
 def test_nobody_listens_afterwards() -> None:

@@ -255,6 +255,31 @@ def test_flags_that_make_no_sense_are_refused(clearhead: Clearhead, trained: Pat
         assert found.code in (2, 78) and said in found.err, words
 
 
+def test_it_is_packed_pruned_and_averaged_like_any_other(
+    clearhead: Clearhead, trained: Path, texts: list[str], tmp_path: Path
+) -> None:
+    answers = clearhead("classify", "--model", trained, *texts[:30]).lines
+    assert clearhead("pack", trained, "--out", tmp_path / "half").code == 0
+    half = clearhead("classify", "--model", tmp_path / "half", *texts[:30]).lines
+    assert sum(one == other for one, other in zip(half, answers, strict=True)) >= 28
+    off = ("encoder.0.self.1",)
+    assert clearhead("inspect", trained, "--prune", *off, "--out", tmp_path / "pruned").code == 0
+    pruned = library.load(tmp_path / "pruned")
+    assert pruned.inspect(texts[0]).loss == pytest.approx(library.load(trained).inspect(texts[0], ablate=off).loss)
+    assert clearhead("average", trained, "--last", 2, "--out", tmp_path / "mean").code == 0
+
+
+@pytest.mark.parametrize("kind", ["classifier", "bert"])
+def test_all_settings_can_be_listed(clearhead: Clearhead, kind: str) -> None:
+    said = clearhead("train", kind, "--settings")
+    assert said.code == 0
+    assert (
+        f'model.kind = "{kind}"' in said.out
+        and "data.train =" in said.out
+        and "tokenizer.lowercase = false" in said.out
+    )
+
+
 def test_info_says_what_it_is(clearhead: Clearhead, trained: Path) -> None:
     facts = json.loads(clearhead("info", trained, "--json").out)
     assert facts["kind"] == "classifier" and facts["labels"] == list(LABELS) and facts["pooling"] == "mean"

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.inspection.made_up_views import big_view, language_model_view, nasty_view, small_view
+from tests.inspection.made_up_views import big_view, language_model_view, nasty_view, reader_view, small_view
 
 from clearhead.inspection.page import module_source, page_html, style_source, write_page
 from clearhead.inspection.pictures import RAMP
@@ -364,6 +364,15 @@ def test_the_generation_shows_doubt_candidates_beams_and_results(open_page: Open
     )
     sure, doubtful = (pick(range(len(steps)), key=lambda place: steps[place]["probability"]) for pick in (max, min))
     assert sum(map(int, re.findall(r"\d+", colours[sure]))) > sum(map(int, re.findall(r"\d+", colours[doubtful]))) + 60
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_model_that_only_reads_can_be_looked_at_in_every_view(open_page: Open, name: str) -> None:
+    view = reader_view()
+    page = open_page(view, f"#view={name}")
+    assert "pos" in page.locator(".clearhead").inner_text()
+    assert page.locator('[data-key="kind-encoder"]').count() == 1
+    assert page.locator('[data-key="kind-cross"], [data-key="kind-decoder"]').count() == 0
 
 
 def test_a_model_without_generation_or_source_is_shown_too(open_page: Open) -> None:

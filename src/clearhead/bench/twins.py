@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from torch import Tensor
 
 from clearhead.errors import UnavailableError
+from clearhead.export.marian import marian_name
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.nn.positions import waves
 from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID
 
-PARTS = {
-    "attention": "self_attn",
-    "cross": "encoder_attn",
-    "around_attention.norm": "self_attn_layer_norm",
-    "around_cross.norm": "encoder_attn_layer_norm",
-    "around_feedforward.norm": "final_layer_norm",
-    "feedforward.inner": "fc1",
-    "feedforward.outer": "fc2",
-}
-PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 TABLES = ("model.shared", "model.encoder.embed_tokens", "model.decoder.embed_tokens", "lm_head")
 
 
@@ -64,6 +54,7 @@ def _check_possible(config: TranslatorConfig) -> None:
         "tie": config.tie,
         "num_kv_heads": config.num_kv_heads or config.num_heads,
         "window": config.window,
+        "output_bias": config.output_bias,
     }
     needed = {
         "norm": "layer",
@@ -71,6 +62,7 @@ def _check_possible(config: TranslatorConfig) -> None:
         "tie": "all",
         "num_kv_heads": config.num_heads,
         "window": None,
+        "output_bias": False,
     }
     if given != needed or config.residual == "none" or config.feedforward == "swiglu":
         different = next(name for name in needed if given[name] != needed[name]) if given != needed else "residual"
@@ -79,7 +71,7 @@ def _check_possible(config: TranslatorConfig) -> None:
 
 def _renamed(model: Translator) -> dict[str, Tensor]:
     tensors = {
-        _renamed_one(name): tensor
+        marian_name(name): tensor
         for name, tensor in model.state_dict().items()
         if name.startswith(("encoder.", "decoder."))
     }
@@ -87,15 +79,3 @@ def _renamed(model: Translator) -> dict[str, Tensor]:
     for stack in ("encoder", "decoder"):
         tensors[f"model.{stack}.embed_positions.weight"] = waves(model.config.max_len, model.config.dim)
     return tensors
-
-
-def _renamed_one(name: str) -> str:
-    """`decoder.blocks.3.cross.query.weight` as `model.decoder.layers.3.encoder_attn.q_proj.weight`."""
-    block = re.fullmatch(r"(encoder|decoder)\.blocks\.(\d+)\.(.+)\.(weight|bias)", name)
-    if block is None:
-        return f"model.{name.replace('final_norm', 'layer_norm')}"
-    stack, layer, part, leaf = block.groups()
-    if part not in PARTS:
-        attention, _, projection = part.partition(".")
-        return f"model.{stack}.layers.{layer}.{PARTS[attention]}.{PROJECTIONS[projection]}.{leaf}"
-    return f"model.{stack}.layers.{layer}.{PARTS[part]}.{leaf}"

@@ -20,9 +20,11 @@ from clearhead.version import VERSION
 
 VERBS = (
     "demo", "train", "translate", "classify", "fill", "generate", "score", "inspect", "serve", "info", "average", "pack",
-    "data", "bench",
+    "export", "import", "data", "bench",
 )  # fmt: skip
 """Every verb, in the order in which a newcomer needs them."""
+FILES = {"import": "importing"}
+"""The files of verbs that Python has another use for."""
 
 app = App(
     name="clearhead",
@@ -33,7 +35,7 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 for place, verb in enumerate(VERBS):
-    module = import_module(f"clearhead.cli.{verb}")
+    module = import_module(f"clearhead.cli.{FILES.get(verb, verb)}")
     command = getattr(module, "app", None) or App(name=verb, default_command=getattr(module, verb))
     command.sort_key = place
     app.command(command)
@@ -44,7 +46,12 @@ def main() -> NoReturn:
     # Text is UTF-8 with plain line feeds, here as in every file, whatever the locale says; file names may be any bytes.
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")  # type: ignore[union-attr]
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if "WORLD_SIZE" in os.environ and "torch.distributed" in sys.modules:
+        # One of a team: torch's threads may abort the process while Python takes itself apart, and change its code.
+        _silence()
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -22,6 +22,10 @@ Count: TypeAlias = Annotated[int | None, Parameter(validator=_AT_LEAST_ONE)]
 Model: TypeAlias = Annotated[Path | None, Parameter(name=["--model", "-m"], help="A model or run directory.")]
 Device: TypeAlias = Annotated[str, Parameter(help="Where to compute: auto, cpu, cuda, cuda:1, mps.")]
 Threads: TypeAlias = Annotated[int | None, Parameter(validator=_AT_LEAST_ONE, help="CPU threads to use.")]
+Engine: TypeAlias = Annotated[
+    str | None,
+    Parameter(help="What computes: torch, ctranslate2 or onnx; the one the model was made for unless given."),
+]
 Workers: TypeAlias = Annotated[
     int | None,
     Parameter(

@@ -21,6 +21,8 @@ SHAPE = (
     "pooling", "labels", "long_texts", "next_sentence", "height", "width", "channels", "patch", "max_len", "dtype",
 )  # fmt: skip
 DATA = ("kind", "dataset", "source_language", "target_language", "source", "target", "tsv", "text", "train", "pictures")
+EXPORT = "export.json"
+PARITY = ("logit_difference", "agreement", "identical")
 PROGRESS = ("step", "best_step", "best_loss", "seconds")
 
 
@@ -50,6 +52,8 @@ def describe(directory: Path) -> dict[str, Any]:
         raise MissingInputError(
             f"{directory} is a file, not a model or run directory" if is_file else f"there is no directory {directory}"
         )
+    if (directory / EXPORT).is_file():
+        return _exported(directory)
     home, weights = _locate(directory)
     if not (home / "config.json").is_file():
         raise MissingInputError(f"{directory} is neither a model nor a run directory: it has no config.json")
@@ -63,6 +67,18 @@ def describe(directory: Path) -> dict[str, Any]:
     if weights.is_file():
         facts |= {"parameters": count_parameters(weights), "weights_bytes": weights.stat().st_size}
     return facts | _data(home) | _progress(directory)
+
+
+def _exported(directory: Path) -> dict[str, Any]:
+    """What can be read off an exported model."""
+    notes, parity = (read_json(directory / name) for name in (EXPORT, "parity.json"))
+    facts: dict[str, Any] = {"path": str(directory), "format_version": notes.get("format_version")}
+    facts |= {name: notes[name] for name in ("engine", "quantize", "made_by") if notes.get(name) is not None}
+    shape = notes.get("model", {})
+    facts |= {name: shape[name] for name in SHAPE if shape.get(name) is not None}
+    facts["weights_bytes"] = parity.get("exported", {}).get("size")
+    facts |= {name: parity[name] for name in PARITY if parity.get(name) is not None}
+    return facts | _data(directory)
 
 
 def _locate(directory: Path) -> tuple[Path, Path]:

@@ -16,6 +16,7 @@ from clearhead.cli import show
 from clearhead.cli.flags import (
     Count,
     Device,
+    Engine,
     Json,
     Model,
     Reduce,
@@ -63,6 +64,7 @@ def score(
     r: ReduceR = None,
     threshold: ReduceThreshold = None,
     as_json: Json = False,
+    engine: Engine = None,
     device: Device = "auto",
     threads: Threads = None,
     workers: Workers = None,
@@ -182,12 +184,20 @@ def score(
             raise UsageError("one test set at a time: --source FILE --target FILE, --tsv FILE, or --split test")
         from clearhead.run.scoring import pairs_to_score, translated
 
-        use_threads(threads)
         pairs, known_language = pairs_to_score(model, source, target, tsv, split, limit, part)
         language = language or known_language
         texts, references, parts = [pair.source for pair in pairs], [pair.reference for pair in pairs], _parts(pairs)
         with show.counting("translating", len(pairs)) as done:
-            found = translated(model, texts, beam=beam, device=device, progress=done, workers=workers)
+            found = translated(
+                model,
+                texts,
+                beam=beam,
+                progress=done,
+                engine=engine,
+                device=device,
+                threads=threads,
+                workers=workers,
+            )
     if save is not None:
         save.write_text("".join(f"{line}\n" for line in found), encoding="utf-8", newline="\n")
     from clearhead.evaluate import compare
@@ -211,6 +221,10 @@ def score(
 
 
 def _kind_of(model: Path) -> str:
+    from clearhead.engines.directory import is_exported, read_exported
+
+    if is_exported(model):
+        return read_exported(model).notes.kind
     from clearhead.run.using import kind_of
 
     return kind_of(model)
@@ -239,7 +253,7 @@ def _rival(
     from clearhead.run.scoring import translated
 
     with show.counting("translating with the other", len(texts)) as done:
-        return translated(against, texts, beam=beam, device=device, progress=done)
+        return translated(against, texts, beam=beam, progress=done, device=device)
 
 
 def _parts(pairs: Sequence[ToScore]) -> dict[str, list[int]]:

@@ -201,6 +201,14 @@ def waiting(what: str) -> Iterator[Callable[[Reading], None]]:
 
 
 @contextmanager
+def doing(what: str) -> Iterator[Callable[[str], None]]:
+    """Something that moves on a terminal; call the yielded function with what is being done."""
+    screen = console()
+    with screen.status(what) as status:
+        yield lambda now: status.update(now) if screen.is_terminal else None
+
+
+@contextmanager
 def counting(what: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
     """A bar for work that counts up; call the yielded function with how many are done."""
     from rich.progress import (

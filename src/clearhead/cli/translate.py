@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import Count, Device, Model, Switch, Threads, Workers, use_threads
+from clearhead.cli.flags import Count, Device, Engine, Model, Switch, Threads, Workers
 from clearhead.cli.reading import read_lines
 from clearhead.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
+    from clearhead.engines.texts import TextTranslator, Translation
     from clearhead.generate.settings import GenerationConfig
-    from clearhead.run.translating import LoadedTranslator, Translation
 
 SAMPLING = ("temperature", "top_k", "top_p", "seed")
 # JSON may hold them, but much software takes them for the end of a line.
@@ -43,6 +43,7 @@ def translate(
     max_len: int | None = None,
     no_repeat_ngram: int | None = None,
     loop_guard: Annotated[bool | None, Parameter(negative="--no-loop-guard")] = None,
+    engine: Engine = None,
     device: Device = "auto",
     threads: Threads = None,
     workers: Workers = None,
@@ -104,11 +105,9 @@ def translate(
     _refuse_contradictions(options, sample=sample)
     if sample:
         options["strategy"] = "sample"
-    use_threads(threads)
-    from clearhead.run.translating import LoadedTranslator
-    from clearhead.run.using import load_as
+    from clearhead.run.engines import load_translator
 
-    translator = load_as(LoadedTranslator, model, device)
+    translator = load_translator(model, engine=engine, device=device, threads=threads, workers=workers)
     config = _configured(translator, options)
     is_typed = not texts and input is None and sys.stdin.isatty()
     if is_typed:
@@ -135,7 +134,7 @@ def _refuse_contradictions(options: dict[str, Any], *, sample: bool) -> None:
         raise UsageError(f"--nbest {nbest} needs a beam at least as large: --beam {nbest}, not --beam {beam}")
 
 
-def _configured(translator: LoadedTranslator, options: dict[str, Any]) -> GenerationConfig:
+def _configured(translator: TextTranslator, options: dict[str, Any]) -> GenerationConfig:
     """The model's own settings with the user's; a beam that was not asked for grows with the number of results."""
     if options.get("nbest", 1) > 1 and "strategy" not in options and "beam_size" not in options:
         options = {**options, "beam_size": max(options["nbest"], translator.generation.beam_size)}
@@ -146,7 +145,7 @@ def _configured(translator: LoadedTranslator, options: dict[str, Any]) -> Genera
 
 
 def _translated(
-    translator: LoadedTranslator,
+    translator: TextTranslator,
     lines: Iterator[str],
     config: GenerationConfig,
     *,

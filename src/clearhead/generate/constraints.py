@@ -8,19 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from operator import eq
 from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from clearhead.generate.repeats import MAX_BLOCK as MAX_BLOCK
+from clearhead.generate.repeats import MAX_REPEATS as MAX_REPEATS
+from clearhead.generate.repeats import count_repeats as count_repeats
 from clearhead.generate.settings import GenerationConfig
 
 NEVER = -torch.inf
-MAX_REPEATS = 2
-MAX_BLOCK = 12
 
 
 @dataclass(frozen=True)
@@ -175,25 +174,6 @@ def constrain(
     if len(endless):
         stuck = endless[log_probs[endless].amax(1).isneginf()]
         log_probs[stuck, eos_id] = end[stuck]
-
-
-def count_repeats(ids: Sequence[int], max_block: int = MAX_BLOCK) -> int:
-    """How often in a row a phrase of up to `max_block` tokens comes: what a source that repeats allows its result.
-
-    >>> count_repeats([7, 1, 2, 1, 2, 1, 2, 9])
-    3
-    >>> count_repeats([])
-    1
-    """
-    ids = list(ids)
-    most = 1
-    for block in range(1, min(max_block, len(ids) // 2) + 1):
-        same = list(map(eq, ids[block:], ids))
-        # A phrase that comes once more than `most` times agrees with itself that far: most texts end here.
-        if sum(same) >= most * block:
-            longest = max(sum(run) for _, run in groupby(same))
-            most = max(most, longest // block + 1)
-    return most
 
 
 CONSTRAINTS: dict[str, type[Constraint]] = {

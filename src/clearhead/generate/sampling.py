@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from clearhead.generate.chance import uniform_numbers
 from clearhead.generate.greedy import likeliest, walk
 from clearhead.generate.search import Paths, Search, Steps
 from clearhead.generate.settings import GenerationConfig
@@ -42,14 +42,7 @@ def sample(search: Search, state: State) -> Steps:
 
 def uniform(seed: int, row_keys: Sequence[int], copies: int, steps: int) -> Float[Tensor, "inputs copies steps"]:
     """Numbers from 0 up to 1 that do not depend on which other rows, copies or steps are asked for."""
-    # Philox is counter-based (Salmon et al. 2011): the key chooses a stream, the counter's top word a part of it.
-    numbers = np.empty((len(row_keys), copies, steps))
-    for row, row_key in enumerate(row_keys):
-        key = np.array([seed, row_key % 2**64], dtype=np.uint64)
-        for copy in range(copies):
-            counter = np.array([0, 0, 0, copy], dtype=np.uint64)
-            numbers[row, copy] = np.random.Generator(np.random.Philox(counter=counter, key=key)).random(steps)
-    return torch.from_numpy(numbers)
+    return torch.from_numpy(uniform_numbers(seed, row_keys, copies, steps))
 
 
 def filtered(log_probs: Float[Tensor, "rows vocab"], config: GenerationConfig) -> Float[Tensor, "rows vocab"]:

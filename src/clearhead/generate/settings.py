@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated
 
 from pydantic import Field, field_validator, model_validator
 
-from clearhead.config import Record
-from clearhead.errors import did_you_mean
+from clearhead.config import Record, one_of
+
+STRATEGY_NAMES = ("greedy", "beam", "sample")
+"""The names in every table of strategies; the tables themselves need torch, or numpy."""
 
 
 class GenerationConfig(Record):
     """How to turn a model's probabilities into text."""
 
-    strategy: str = "beam"
+    strategy: Annotated[str, one_of(STRATEGY_NAMES, "strategy")] = "beam"
     """How the next token is chosen: greedy, beam or sample."""
     beam_size: int = Field(5, ge=1)
     """Hypotheses kept side by side by beam search; 1 is greedy."""
@@ -46,16 +49,6 @@ class GenerationConfig(Record):
     """Sampling: draw from tokens at least this likely relative to the likeliest; 0 is off."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Sampling: the same seed gives the same results."""
-
-    @field_validator("strategy")
-    @classmethod
-    def _known_strategy(cls, name: str) -> str:
-        # Imported here because the table needs torch, and reading this record's help must not.
-        from clearhead.generate.strategies import STRATEGIES
-
-        if name not in STRATEGIES:
-            raise ValueError(f"unknown strategy, {did_you_mean(name, STRATEGIES)}")
-        return name
 
     @field_validator("stop")
     @classmethod

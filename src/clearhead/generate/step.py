@@ -9,6 +9,8 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from clearhead.generate.hypothesis import Hypothesis as Hypothesis
+
 Stop: TypeAlias = Callable[[Sequence[int]], bool]
 """Whether what a hypothesis has said so far, its newest token last, is to end here; asked after each token."""
 
@@ -29,25 +31,6 @@ class Step(Protocol):
     """
 
     def __call__(self, ids: Int[Tensor, "rows"], state: Any, /) -> tuple[Float[Tensor, "rows vocab"], State]: ...
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One result of a search.
-
-    Its probabilities are the model's own: over the whole vocabulary, before anything was forbidden or filtered.
-    """
-
-    ids: tuple[int, ...]
-    """Without <s> and </s>."""
-    log_prob: float
-    """The sum of token_log_probs."""
-    score: float
-    """The log-probability normalised for length: what hypotheses are compared by."""
-    token_log_probs: tuple[float, ...]
-    """One for each of ids, and one for </s> if that was its end."""
-    finished: bool
-    """False if it was cut off at the longest length; such a one ranks behind all that are finished."""
 
 
 @dataclass(frozen=True)

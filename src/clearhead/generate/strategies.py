@@ -1,6 +1,6 @@
 """A step function, a starting state and settings in, the best hypotheses of each row out.
 
-A new strategy is one generator of choices that returns the results, and one line in STRATEGIES.
+A new strategy is one generator of choices that returns the results, one line in STRATEGIES, and its name in `settings`.
 """
 
 from __future__ import annotations

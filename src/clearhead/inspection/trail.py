@@ -16,7 +16,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from clearhead.inspection.record import Tape
-from clearhead.nn.reduction import Reduction
+from clearhead.nn.stacks import Block
 from clearhead.nn.tokens import Tokens
 
 
@@ -68,7 +68,8 @@ def following(model: nn.Module) -> Iterator[Trail]:
             holder = holder if tokens.real is None else torch.where(tokens.real, holder, -1)
         trail.holders.append(holder.detach().cpu())
 
-    hooks = [part.register_forward_hook(note) for part in model.modules() if isinstance(part, Reduction)]
+    # What a block hands on, and not what its reduction does: a layer that is switched off hands on all it was given.
+    hooks = [part.register_forward_hook(note) for part in model.modules() if isinstance(part, Block)]
     try:
         yield trail
     finally:

@@ -67,6 +67,8 @@ class TranslatorConfig(ModelConfig):
     """Self-attention looks at positions fewer than this many steps away; everywhere if not given."""
     tie: Annotated[str, one_of(TIES, "way to tie embeddings")] = "target"
     """Which tables are one: none, target (target embedding with output), all (source as well)."""
+    output_bias: bool = False
+    """Whether the output layer adds a number of its own to each entry's score; Marian models have it."""
     scale_embeddings: bool = True
     """Multiply embeddings by the square root of dim."""
     max_len: int = Field(256, ge=2)
@@ -105,7 +107,10 @@ class Translator(Model):
                 raise ConfigError("tie = 'all' needs one vocabulary for both sides: set tokenizer.joint = true")
             self.target_embedding.weight = self.source_embedding.weight
         self.output = OutputLayer(
-            config.dim, config.target_vocab_size, self.target_embedding if config.tie != "none" else None
+            config.dim,
+            config.target_vocab_size,
+            self.target_embedding if config.tie != "none" else None,
+            biased=config.output_bias,
         )
         self.encoder = self._stack(config.encoder_layers, config.norm, config.encoder_heads)
         self.decoder = self._stack(

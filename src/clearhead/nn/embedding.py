@@ -30,9 +30,12 @@ class TokenEmbedding(nn.Module):
 class OutputLayer(nn.Module):
     """One score per vocabulary entry; `weight` may be an embedding's own table."""
 
-    def __init__(self, dim: int, vocab_size: int, tied_to: TokenEmbedding | None = None) -> None:
+    def __init__(
+        self, dim: int, vocab_size: int, tied_to: TokenEmbedding | None = None, *, biased: bool = False
+    ) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocab_size, dim)) if tied_to is None else tied_to.weight
+        self.bias = nn.Parameter(torch.zeros(vocab_size)) if biased else None
 
     def forward(self, x: Float[Tensor, "*batch dim"]) -> Float[Tensor, "*batch vocab"]:
-        return F.linear(x, self.weight)
+        return F.linear(x, self.weight, self.bias)

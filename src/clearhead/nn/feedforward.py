@@ -44,6 +44,13 @@ class Gelu(FeedForward):
         return F.gelu(self.inner(x))
 
 
+class Silu(FeedForward):
+    """x · σ(x), also called swish: the bend of Marian."""
+
+    def bend(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time ff_dim"]:
+        return F.silu(self.inner(x))
+
+
 class SwiGlu(FeedForward):
     """One widened copy gates the other (Shazeer 2020): a third matrix, so use two thirds of the usual `ff_dim`."""
 
@@ -55,4 +62,4 @@ class SwiGlu(FeedForward):
         return F.silu(self.gate(x)) * self.inner(x)
 
 
-FEED_FORWARDS: dict[str, type[FeedForward]] = {"relu": Relu, "gelu": Gelu, "swiglu": SwiGlu}
+FEED_FORWARDS: dict[str, type[FeedForward]] = {"relu": Relu, "gelu": Gelu, "silu": Silu, "swiglu": SwiGlu}

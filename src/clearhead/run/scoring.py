@@ -12,9 +12,7 @@ from clearhead.data.doctor import kept_pairs
 from clearhead.data.number_split import Split
 from clearhead.data.sources import DataConfig, Part, open_source
 from clearhead.errors import ConfigError, UsageError, choose
-from clearhead.run.preparing import examine_data
-from clearhead.run.translating import LoadedTranslator
-from clearhead.run.using import load_as
+from clearhead.run.engines import load_translator
 
 SPLITS: dict[str, Split] = {"validation": "validation", "test": "test"}
 
@@ -66,12 +64,14 @@ def translated(
     texts: Sequence[str],
     *,
     beam: int | None,
-    device: str,
     progress: Callable[[int], None],
+    engine: str | None = None,
+    device: str = "auto",
+    threads: int | None = None,
     workers: int | None = None,
 ) -> list[str]:
     """The best translation of each text; `progress` hears how many are done."""
-    translator = load_as(LoadedTranslator, model, device)
+    translator = load_translator(model, engine=engine, device=device, threads=threads, workers=workers)
     config = translator.configured(**({} if beam is None else {"beam_size": beam}))
     found = []
     for best in translator.stream(texts, config, workers):
@@ -121,6 +121,9 @@ def _held_out(trained_on: TrainedOn, split: Split) -> list[ToScore] | None:
     data = trained_on.data
     if split == "test" and data.hold_out_test is None:
         return None
+    # Imported here because it needs torch, which scoring an exported model must not.
+    from clearhead.run.preparing import examine_data
+
     examined = examine_data(data, trained_on.seed)
     mask = examined.tested if split == "test" else examined.held_out
     parts: Sequence[Part] = examined.source.parts

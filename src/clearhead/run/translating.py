@@ -5,16 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import astuple
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
-from clearhead.config import build
-from clearhead.errors import DataError, UnavailableError
-from clearhead.generate.constraints import count_repeats
+from clearhead.engines.texts import TextTranslator, Translation
+from clearhead.errors import UnavailableError, UsageError
+from clearhead.generate.repeats import count_repeats, guard_span
 from clearhead.generate.settings import GenerationConfig
 from clearhead.generate.step import Choice, Hypothesis
 from clearhead.generate.strategies import generate
@@ -23,10 +23,11 @@ from clearhead.nn.masks import real_tokens
 from clearhead.run.devices import pick_device
 from clearhead.run.workers import Crew, can_fork
 from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID, UNK_ID
-from clearhead.text.streaming import StopStrings, cut
-from clearhead.text.tokenizer import TokenizerPair, check_encodable
+from clearhead.text.streaming import StopStrings
+from clearhead.text.tokenizer import TokenizerPair
 
 if TYPE_CHECKING:
+    from clearhead.export.verify import Parity
     from clearhead.run.inspecting import Inspection
 
 BATCH_TOKENS = 4096
@@ -41,21 +42,6 @@ SHARES = 4
 """Batches for each worker in a window, so that all finish at about the same time ..."""
 SMALLEST_SHARE = 1024
 """... but not smaller than so many tokens."""
-FINE_GRAINED_SPAN = 24
-"""In characters and bytes a repetition is a loop only from this many tokens on: 000000 is a number."""
-
-
-@dataclass(frozen=True)
-class Translation:
-    """One translation of one text."""
-
-    text: str
-    score: float
-    """Log-probability normalised for length: what translations are compared by."""
-    log_prob: float
-    finished: bool
-    """False if it was cut at the longest length."""
-
 
 Job: TypeAlias = tuple[Sequence[Sequence[int]], Sequence[int]]
 """The source ids of one batch, and the number of each text."""
@@ -63,36 +49,15 @@ Outcome: TypeAlias = tuple[str, float, float, bool]
 """The fields of a Translation, as they cross from a worker."""
 
 
-class LoadedTranslator:
-    """A trained translator, ready for use."""
+class LoadedTranslator(TextTranslator):
+    """A trained translator, ready for use in torch."""
 
     def __init__(
         self, model: Translator, tokenizers: TokenizerPair, generation: GenerationConfig, device: str = "cpu"
     ) -> None:
+        super().__init__(tokenizers, generation, model.config.max_len)
         self.device = pick_device(device)
         self.model = model.to(self.device).eval()
-        self.tokenizers = tokenizers
-        self.generation = generation
-        self.path: Path | None = None
-        """Where it was loaded from."""
-
-    @overload
-    def translate(self, texts: str, **options: Any) -> str: ...
-    @overload
-    def translate(self, texts: Iterable[str], **options: Any) -> list[str]: ...
-    def translate(self, texts: str | Iterable[str], **options: Any) -> str | list[str]:
-        """Translate one text or many; options are `workers` and those of GenerationConfig, such as `beam_size=1`."""
-        if isinstance(texts, str):
-            return self.translate([texts], **options)[0]
-        workers = options.pop("workers", None)
-        config = self.configured(**options)
-        return [best[0].text for best in self.stream(texts, config, workers)]
-
-    def configured(self, **options: Any) -> GenerationConfig:
-        """The model's own settings with some changed; a beam of one is greedy, more is a beam."""
-        if "beam_size" in options and "strategy" not in options:
-            options["strategy"] = "greedy" if options["beam_size"] == 1 else "beam"
-        return build(GenerationConfig, {**self.generation.model_dump(), **options}, "generation")
 
     def inspect(
         self, text: str, target: str | None = None, *, ablate: Sequence[str] = (), **options: Any
@@ -101,6 +66,14 @@ class LoadedTranslator:
         from clearhead.run.inspecting import inspect
 
         return inspect(self, text, target, ablate=ablate, **options)
+
+    def export(self, to: str, out: str | Path, **options: Any) -> Parity:
+        """Write it for another engine, `ctranslate2` or `onnx`; options are those of `run.exporting.export`."""
+        from clearhead.run.exporting import export
+
+        if self.path is None:
+            raise UsageError("a translator that was not loaded from a directory cannot be exported: save it first")
+        return export(self.path, to, Path(out), **options)
 
     def stream(
         self, texts: Iterable[str], config: GenerationConfig, workers: int | None = None
@@ -133,7 +106,7 @@ class LoadedTranslator:
         self, texts: Sequence[str], first: int, config: GenerationConfig, crew: Crew | None
     ) -> list[list[Translation]]:
         results = [[Translation("", 0.0, 0.0, True)] for _ in texts]
-        ids = self._encode(texts, first)
+        ids = self.encode(texts, first)
         filled = sorted((row for row in range(len(texts)) if texts[row].strip()), key=lambda row: (len(ids[row]), row))
         lengths = [len(row) for row in ids]
         most_rows = max(1, BATCH_LOGITS // (self.model.config.target_vocab_size * config.hypotheses))
@@ -153,23 +126,7 @@ class LoadedTranslator:
     def _job(self, job: Job, config: GenerationConfig) -> list[list[Outcome]]:
         """What `search` finds for one batch, as text."""
         sources, row_keys = job
-        return [[self._outcome(one, config) for one in best] for best in self.search(sources, config, row_keys)]
-
-    def _encode(self, texts: Sequence[str], first: int) -> list[list[int]]:
-        try:
-            encoded = self.tokenizers.source.encode_batch([text.strip() for text in texts])
-        except DataError:
-            for row, text in enumerate(texts):
-                _check_encodable(text, first + row + 1)
-            raise
-        longest = self.model.config.max_len
-        for row, ids in enumerate(encoded):
-            if len(ids) + 1 > longest:
-                raise DataError(
-                    f"text {first + row + 1:,} has {len(ids):,} tokens, and this model reads at most {longest - 1}: "
-                    "split it into sentences"
-                )
-        return encoded
+        return [[astuple(self.as_text(one, config)) for one in best] for best in self.search(sources, config, row_keys)]
 
     def search(
         self,
@@ -194,25 +151,11 @@ class LoadedTranslator:
                 forbidden_ids=(BOS_ID, PAD_ID, UNK_ID),
                 row_keys=row_keys,
                 repeats_allowed=[count_repeats(ids) for ids in sources],
-                guard_span=FINE_GRAINED_SPAN if self.tokenizers.target.kind in ("char", "byte") else 1,
+                guard_span=guard_span(self.tokenizers.target.kind),
                 stop=StopStrings(self.tokenizers.target, config.stop) if config.stop else None,
                 device=self.device,
                 watch=watch,
             )
-
-    def _outcome(self, hypothesis: Hypothesis, config: GenerationConfig) -> Outcome:
-        whole = self.tokenizers.target.decode(hypothesis.ids)
-        before = cut(whole, config.stop)
-        # All that any reader may take for the end of a line, so that one line in is one line out.
-        text = " ".join((whole if before is None else before).splitlines())
-        return text, hypothesis.score, hypothesis.log_prob, hypothesis.finished
-
-
-def _check_encodable(text: str, number: int) -> None:
-    try:
-        check_encodable([text])
-    except DataError as error:
-        raise DataError(f"text {number:,}: {error}") from None
 
 
 def _batches(rows: Sequence[int], lengths: Sequence[int], most_tokens: int, most_rows: int) -> Iterator[list[int]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from clearhead.checkpoint import load_model, locate
+from clearhead.engines.directory import is_exported
 from clearhead.errors import UsageError
 from clearhead.run.built_in import default_model
 from clearhead.run.tasks import TASKS
@@ -21,7 +22,10 @@ def kind_of(path: Path) -> str:
 
 def load(path: str | Path | None = None, device: str = "auto") -> Any:
     """Load a model directory, the best model of a run directory, or without a path the built-in model."""
-    stored = load_model(default_model() if path is None else Path(path))
+    path = default_model() if path is None else Path(path)
+    if is_exported(path):
+        raise UsageError(f"{path} was exported, which is for clearhead translate and score: name the original for this")
+    stored = load_model(path)
     return TASKS[stored.kind].use(stored, device)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -82,19 +82,17 @@ def _web(server: Server) -> FastAPI:
         web.include_router(part, responses=refused)
     web.include_router(pages.router(web))
     for error in (Refusal, ClearheadError, HTTPException, ClientGone, Exception):
-        web.add_exception_handler(error, _answer(error))
+        web.add_exception_handler(error, _answer)
     return web
 
 
-def _answer(kind: type[Exception]) -> Callable[[Request, Exception], Awaitable[Response]]:
-    async def answer(request: Request, error: Exception) -> Response:
-        if isinstance(error, ClientGone):
-            return Response(status_code=499)
-        refusal = _routed(request, error) if isinstance(error, HTTPException) else of_error(error)
-        headers = {**(getattr(error, "headers", None) or {}), **refusal.headers}
-        return JSONResponse(refusal.body(request.url.path), refusal.status, headers=headers)
-
-    return answer
+async def _answer(request: Request, error: Exception) -> Response:
+    """What becomes of an error that a route has not dealt with."""
+    if isinstance(error, ClientGone):
+        return Response(status_code=499)
+    refusal = _routed(request, error) if isinstance(error, HTTPException) else of_error(error)
+    headers = {**(getattr(error, "headers", None) or {}), **refusal.headers}
+    return JSONResponse(refusal.body(request.url.path), refusal.status, headers=headers)
 
 
 def _routed(request: Request, error: HTTPException) -> Refusal:

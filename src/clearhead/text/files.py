@@ -9,7 +9,7 @@ from typing import Any
 import tokenizers
 
 from clearhead.errors import MissingInputError, StorageError, did_you_mean
-from clearhead.text.kinds import TOKENIZERS
+from clearhead.text.kinds import IMPORTED, TOKENIZERS
 from clearhead.text.specials import BOS, EOS, PAD, SPECIALS, UNK
 
 FORMAT_VERSION = 1
@@ -43,7 +43,7 @@ def read_notes(path: Path) -> Notes:
         raise StorageError(f"{path} is damaged: it names no format_version and kind of tokenizer") from None
     if version != FORMAT_VERSION:
         raise StorageError(f"{path} has format_version {version!r}, this Clearhead reads {FORMAT_VERSION}: update it")
-    if not isinstance(kind, str) or kind not in TOKENIZERS:
+    if not isinstance(kind, str) or kind not in {**TOKENIZERS, **IMPORTED}:
         raise StorageError(f"{path}: unknown tokenizer kind {kind!r}, {did_you_mean(str(kind), TOKENIZERS)}")
     return dict(notes)
 

@@ -1,6 +1,7 @@
 """Training text in, a pipeline of Hugging Face `tokenizers` out: one class per kind of tokenizer.
 
-To add a kind, write a class with the members of `Kind` and add one line to the table at the end.
+To add a kind, write a class with the members of `Kind` and add one line to the table at the end; a kind that only comes
+with imported models has those of `Rules`, and its line is in IMPORTED.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from pydantic import Field, field_validator
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from clearhead.config import Record
-from clearhead.errors import did_you_mean
+from clearhead.errors import choose, did_you_mean
 from clearhead.text.display import BYTE_LETTERS, raw_bytes, show_bytes, show_text
+from clearhead.text.sentencepiece import FOREIGN, SPACE
 from clearhead.text.specials import SPECIALS, UNK
 from clearhead.text.words import CJK, JOINER, joined_words, joiner_marks, spaces
 
@@ -53,20 +55,24 @@ class TokenizerConfig(Record):
         return kind
 
 
-class Kind(Protocol):
-    """What one kind of tokenizer knows."""
+class Rules(Protocol):
+    """What one kind of tokenizer knows about its tokens."""
 
     lossless: ClassVar[bool]
     """Whether any text at all comes back unchanged."""
-
-    def train(self, config: TokenizerConfig, texts: Iterable[list[str]]) -> tokenizers.Tokenizer:
-        """Learn from texts, which come in bunches."""
 
     def show(self, token: str) -> str:
         """One token as a person would want to see it."""
 
     def raw(self, token: str) -> bytes:
         """The text that one token stands for, as UTF-8; it may begin or end inside a character."""
+
+
+class Kind(Rules, Protocol):
+    """A kind that can be trained."""
+
+    def train(self, config: TokenizerConfig, texts: Iterable[list[str]]) -> tokenizers.Tokenizer:
+        """Learn from texts, which come in bunches."""
 
 
 class Word:
@@ -163,6 +169,18 @@ class Byte:
         return raw_bytes(token)
 
 
+class SentencePiece:
+    """Pieces of words chosen by their probability, as SentencePiece learns them; imported, not trained here."""
+
+    lossless: ClassVar[bool] = False
+
+    def show(self, token: str) -> str:
+        return show_text(token.removeprefix(FOREIGN))
+
+    def raw(self, token: str) -> bytes:
+        return token.removeprefix(FOREIGN).replace(SPACE, " ").encode()
+
+
 def _over_bytes(model: models.Model, config: TokenizerConfig) -> tokenizers.Tokenizer:
     engine = tokenizers.Tokenizer(model)
     if config.lowercase:
@@ -181,3 +199,12 @@ def _count(engine: tokenizers.Tokenizer, texts: Iterable[list[str]], min_freq: i
 
 
 TOKENIZERS: dict[str, type[Kind]] = {"word": Word, "bpe": Bpe, "char": Char, "byte": Byte}
+
+IMPORTED: dict[str, type[Rules]] = {"sentencepiece": SentencePiece}
+"""Kinds that come with imported models."""
+
+
+def rules_of(kind: str) -> Rules:
+    """The rules of a kind, trained or imported."""
+    known: dict[str, type[Rules]] = {**TOKENIZERS, **IMPORTED}
+    return choose(known, kind, "tokenizer kind")()

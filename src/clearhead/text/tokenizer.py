@@ -15,10 +15,10 @@ from pathlib import Path
 
 import tokenizers
 
-from clearhead.errors import DataError, choose
+from clearhead.errors import DataError
 from clearhead.text.files import read_engine, read_notes, write_engine, write_notes
 from clearhead.text.grouping import group
-from clearhead.text.kinds import TOKENIZERS, TokenizerConfig
+from clearhead.text.kinds import TOKENIZERS, TokenizerConfig, rules_of
 from clearhead.text.packing import Packer
 from clearhead.text.specials import SPECIALS
 
@@ -36,7 +36,7 @@ class Tokenizer:
 
     def __init__(self, kind: str, engine: tokenizers.Tokenizer) -> None:
         self.kind = kind
-        self._rules = choose(TOKENIZERS, kind, "tokenizer kind")()
+        self._rules = rules_of(kind)
         self._engine = engine
         # Not part of the stored file, so it must be said here, where trained and loaded ones both pass.
         engine.encode_special_tokens = True
@@ -100,6 +100,10 @@ class Tokenizer:
     def _raw(self, index: int) -> bytes | None:
         token = self._token(index)
         return self._rules.raw(token) if index >= len(SPECIALS) else None
+
+    def tokens(self) -> list[str]:
+        """Every token as it is stored, by id: what other engines take for a vocabulary."""
+        return [self._token(index) for index in range(self.vocab_size)]
 
     def _piece(self, index: int) -> str:
         token = self._token(index)

@@ -65,7 +65,8 @@ class Loss(nn.Module, ABC):
         self, hidden: Float[Tensor, "tokens dim"], labels: Int[Tensor, "tokens"], output: OutputLayer
     ) -> LossSum:
         label = self.label(output.weight.shape[0])
-        if self.rows_at_once is not None and torch.is_grad_enabled():
+        # A bias is rare: it takes the plain way.
+        if self.rows_at_once is not None and torch.is_grad_enabled() and output.bias is None:
             total, nll = _ChunkedDivergence.apply(hidden, output.weight, labels, label, self.pad_id, self.rows_at_once)
         else:
             total, nll = divergence(output(hidden).float(), labels, label, self.pad_id)
@@ -102,7 +103,7 @@ class Loss(nn.Module, ABC):
         This is half of R-Drop's loss (Liang et al. 2021), so that it weighs as much as one pass; `agreement` is its α.
         """
         label = self.label(output.weight.shape[0])
-        if self.rows_at_once is not None:
+        if self.rows_at_once is not None and output.bias is None:
             how = label, self.pad_id, self.agreement, self.rows_at_once
             total, nll = _ChunkedAgreement.apply(first, second, output.weight, labels, *how)
         else:

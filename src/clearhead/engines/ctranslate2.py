@@ -1,0 +1,218 @@
+"""Source ids in, hypotheses out, by CTranslate2: one worker for each core, small batches of texts of a length.
+
+What CTranslate2 forbids, it forbids before it normalises, which changes its probabilities. So a rule of ours is imposed
+only on the texts whose translations broke it, in a second round, and their scores are then measured afresh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from clearhead.engines.directory import Exported
+from clearhead.engines.extras import needed
+from clearhead.engines.ranking import Floats
+from clearhead.engines.search import hypothesis, ranked
+from clearhead.errors import StorageError, UnavailableError
+from clearhead.generate.hypothesis import Hypothesis
+from clearhead.generate.repeats import MAX_BLOCK, MAX_REPEATS, count_repeats, guard_span
+from clearhead.generate.settings import GenerationConfig
+from clearhead.text.specials import BOS, BOS_ID, EOS_ID, PAD, PAD_ID, UNK_ID
+from clearhead.text.tokenizer import TokenizerPair
+
+BATCH = 32
+"""Texts that a worker translates side by side."""
+MOST_ROUNDS = 30
+"""So often a text whose translation runs in circles is tried again, with one more phrase forbidden each time."""
+FORBIDDEN = {BOS_ID, PAD_ID, UNK_ID}
+Said: TypeAlias = tuple[list[int], float]
+"""The ids of one translation, </s> included where it is finished, and its score."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One text to be translated."""
+
+    ids: Sequence[int]
+    tokens: list[str]
+    max_len: int
+    """Most tokens of its translation, not counting </s>."""
+
+
+class CTranslate2Engine:
+    """A translator in CTranslate2's format."""
+
+    name = "ctranslate2"
+
+    def __init__(self, exported: Exported, tokenizers: TokenizerPair, threads: int, device: str = "cpu") -> None:
+        needed("ctranslate2")
+        import ctranslate2
+
+        try:
+            self._translator = ctranslate2.Translator(
+                str(exported.path), device=device, inter_threads=threads, intra_threads=1
+            )
+        except (RuntimeError, ValueError) as error:
+            reason = str(error).partition("\n")[0]
+            if device not in ("auto", "cpu"):
+                raise UnavailableError(f"device '{device}' cannot be used: {reason}") from None
+            raise StorageError(f"CTranslate2 cannot read {exported.path}: {reason}") from None
+        self.room = exported.notes.max_len - 1
+        self._source = tokenizers.source.tokens()
+        self._target = tokenizers.target.tokens()
+        self._ids = {token: index for index, token in enumerate(self._target)}
+        self._span = guard_span(tokenizers.target.kind)
+
+    def check(self, config: GenerationConfig) -> None:
+        """Sampling is refused: workers draw from one source in any order, so a seed would not repeat itself."""
+        if config.strategy == "sample":
+            raise UnavailableError("CTranslate2 cannot draw the same twice from one seed: sample with another engine")
+
+    def search(
+        self, sources: Sequence[Sequence[int]], config: GenerationConfig, row_keys: Sequence[int]
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses of each source, best first."""
+        limits = config.max_lens([len(ids) for ids in sources], self.room)
+        rows = [
+            Row(ids, [self._source[index] for index in ids], limit) for ids, limit in zip(sources, limits, strict=True)
+        ]
+        order = sorted(range(len(rows)), key=lambda place: len(rows[place].ids), reverse=True)
+        answers = []
+        for start in range(0, len(order), BATCH):
+            batch = [rows[place] for place in order[start : start + BATCH]]
+            answers += self._ask([row.tokens for row in batch], config, max(row.max_len for row in batch))
+        found: list[list[Hypothesis]] = [[] for _ in rows]
+        broken: dict[int, list[Said]] = {}
+        for place, answer in zip(order, answers, strict=True):
+            said = self._heard(answer)
+            if any(self._breaks_a_rule(ids, rows[place], config) for ids, _ in said):
+                broken[place] = said
+            elif config.no_repeat_ngram or config.min_len > 1:
+                found[place] = [self._measured(rows[place], ids, config) for ids, _ in said]
+            else:
+                found[place] = [_scored(ids, score, config) for ids, score in said]
+        for place, said in self._by_the_rules(rows, broken, config).items():
+            found[place] = [self._measured(rows[place], ids, config) for ids, _ in said]
+        return [ranked(best)[: config.nbest] for best in found]
+
+    def _ask(
+        self,
+        batch: list[list[str]],
+        config: GenerationConfig,
+        max_len: int,
+        *,
+        forbidden: list[list[str]] | None = None,
+    ) -> list[Any]:
+        """Promises of translations; with `forbidden` phrases, all our rules are imposed."""
+        strict = forbidden is not None
+        return self._translator.translate_batch(
+            batch,
+            beam_size=config.beam_size if config.strategy == "beam" else 1,
+            num_hypotheses=config.nbest,
+            length_penalty=config.length_penalty,
+            # One more for </s>; what has none then was cut.
+            max_decoding_length=max_len + 1,
+            min_decoding_length=config.min_len if strict or config.min_len > 1 else 0,
+            no_repeat_ngram_size=config.no_repeat_ngram,
+            disable_unk=strict,
+            suppress_sequences=[[BOS], [PAD], *forbidden] if forbidden is not None else None,
+            return_scores=True,
+            return_end_token=True,
+            max_input_length=0,
+            asynchronous=True,
+        )
+
+    def _heard(self, answer: Any) -> list[Said]:
+        result = answer.result()
+        said = [[self._ids[token] for token in tokens] for tokens in result.hypotheses]
+        return list(zip(said, result.scores, strict=True))
+
+    # Our rules -------------------------------------------------------------------------------------------------------
+
+    def _by_the_rules(
+        self, rows: Sequence[Row], broken: dict[int, list[Said]], config: GenerationConfig
+    ) -> dict[int, list[Said]]:
+        """What is said when the rules are imposed; where it runs in circles, once more without that phrase."""
+        done: dict[int, list[Said]] = {}
+        phrases: dict[int, list[list[str]]] = {place: [] for place in broken}
+        for _ in range(MOST_ROUNDS):
+            for place, said in broken.items():
+                loops = [loop for ids, _ in said if (loop := self._loop(ids, rows[place], config)) is not None]
+                phrases[place] += [[self._target[index] for index in loop] for loop in loops]
+            asked = {
+                place: self._ask([rows[place].tokens], config, rows[place].max_len, forbidden=phrases[place])[0]
+                for place in broken
+            }
+            done |= {place: self._heard(answer) for place, answer in asked.items()}
+            broken = {
+                place: done[place]
+                for place in broken
+                if any(self._loop(ids, rows[place], config) is not None for ids, _ in done[place])
+            }
+        return done
+
+    def _breaks_a_rule(self, ids: list[int], row: Row, config: GenerationConfig) -> bool:
+        length = len(ids) - (ids[-1:] == [EOS_ID])
+        return (
+            length > row.max_len
+            or length < min(config.min_len, row.max_len)
+            or not FORBIDDEN.isdisjoint(ids)
+            or self._loop(ids, row, config) is not None
+        )
+
+    def _loop(self, ids: list[int], row: Row, config: GenerationConfig) -> list[int] | None:
+        # In a loop some token comes three times: few texts get past here.
+        if not config.loop_guard or len(ids) - len(set(ids)) < MAX_REPEATS:
+            return None
+        return first_loop(ids, max(count_repeats(row.ids), MAX_REPEATS), self._span)
+
+    def _measured(self, row: Row, ids: list[int], config: GenerationConfig) -> Hypothesis:
+        """A hypothesis with the probabilities it has where nothing is forbidden."""
+        finished = ids[-1:] == [EOS_ID]
+        kept = ids[:-1] if finished else ids[: row.max_len]
+        (scored,) = self._translator.score_batch([row.tokens], [[self._target[index] for index in kept]])
+        return hypothesis(kept, scored.log_probs[: len(kept) + finished], config, finished=finished)
+
+    # For comparisons -------------------------------------------------------------------------------------------------
+
+    def logits(self, source: Sequence[int], target: Sequence[int]) -> Floats:
+        """The scores of the token after <s> and after each target token."""
+        (result,) = self._translator.translate_batch(
+            [[self._source[index] for index in source]],
+            target_prefix=[[self._target[index] for index in target]] if target else None,
+            beam_size=1,
+            max_decoding_length=len(target) + 1,
+            min_decoding_length=0,
+            max_input_length=0,
+            return_logits_vocab=True,
+        )
+        return np.stack([np.array(step) for step in result.logits[0]]).astype(np.float32)
+
+
+def _scored(ids: list[int], score: float, config: GenerationConfig) -> Hypothesis:
+    """A hypothesis with CTranslate2's own score, which counts as ours does."""
+    total = score * max(len(ids), 1) ** config.length_penalty
+    finished = ids[-1:] == [EOS_ID]
+    return Hypothesis(tuple(ids[:-1] if finished else ids), total, score, (), finished)
+
+
+def first_loop(ids: Sequence[int], repeats: int, span: int) -> list[int] | None:
+    """The first phrase that comes more than `repeats` times in a row, as often as is too often; None if there is none.
+
+    >>> first_loop([5, 1, 2, 1, 2, 1, 2, 1], 2, 1)
+    [1, 2, 1, 2, 1, 2]
+    >>> first_loop([5, 1, 2, 1, 2], 2, 1) is None
+    True
+    """
+    found: tuple[int, int] | None = None
+    for block in range(1, min(max(MAX_BLOCK, 2 * span), len(ids) - 1) + 1):
+        size, run = max((repeats + 1) * block, span), 0
+        for end in range(block, len(ids) if found is None else found[0]):
+            run = run + 1 if ids[end] == ids[end - block] else 0
+            if run >= size - block:
+                found = end, size
+                break
+    return None if found is None else list(ids[found[0] + 1 - found[1] : found[0] + 1])

@@ -1,0 +1,147 @@
+"""Strings in, strings out: what every translator of texts has in common, and the one over an engine without torch."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, overload
+
+from clearhead.config import build
+from clearhead.engines.directory import Exported
+from clearhead.engines.ranking import Floats
+from clearhead.errors import DataError
+from clearhead.generate.hypothesis import Hypothesis
+from clearhead.generate.settings import GenerationConfig
+from clearhead.text.streaming import cut
+from clearhead.text.tokenizer import TokenizerPair, check_encodable
+
+WINDOW = 1024
+"""Lines read ahead, so that those of a length can go together; memory is bounded by this."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of one text."""
+
+    text: str
+    score: float
+    """Log-probability normalised for length: what translations are compared by."""
+    log_prob: float
+    finished: bool
+    """False if it was cut at the longest length."""
+
+
+class TextTranslator(ABC):
+    """A translator ready for use, whatever computes."""
+
+    kind: ClassVar[str] = "translator"
+
+    def __init__(self, tokenizers: TokenizerPair, generation: GenerationConfig, max_len: int) -> None:
+        self.tokenizers = tokenizers
+        self.generation = generation
+        self.max_len = max_len
+        self.path: Path | None = None
+        """Where it was loaded from."""
+
+    @overload
+    def translate(self, texts: str, **options: Any) -> str: ...
+    @overload
+    def translate(self, texts: Iterable[str], **options: Any) -> list[str]: ...
+    def translate(self, texts: str | Iterable[str], **options: Any) -> str | list[str]:
+        """Translate one text or many; options are `workers` and those of GenerationConfig, such as `beam_size=1`."""
+        if isinstance(texts, str):
+            return self.translate([texts], **options)[0]
+        workers = options.pop("workers", None)
+        config = self.configured(**options)
+        return [best[0].text for best in self.stream(texts, config, workers)]
+
+    def configured(self, **options: Any) -> GenerationConfig:
+        """The model's own settings with some changed; a beam of one is greedy, more is a beam."""
+        if "beam_size" in options and "strategy" not in options:
+            options["strategy"] = "greedy" if options["beam_size"] == 1 else "beam"
+        return build(GenerationConfig, {**self.generation.model_dump(), **options}, "generation")
+
+    @abstractmethod
+    def stream(
+        self, texts: Iterable[str], config: GenerationConfig, workers: int | None = None
+    ) -> Iterator[list[Translation]]:
+        """The n best translations of each text, in order, in constant memory; an empty text stays empty."""
+
+    def encode(self, texts: Sequence[str], first: int) -> list[list[int]]:
+        """The ids of texts, or which one of them, counted from `first` on, cannot be read."""
+        try:
+            encoded = self.tokenizers.source.encode_batch([text.strip() for text in texts])
+        except DataError:
+            for row, text in enumerate(texts):
+                _check_encodable(text, first + row + 1)
+            raise
+        for row, ids in enumerate(encoded):
+            if len(ids) + 1 > self.max_len:
+                raise DataError(
+                    f"text {first + row + 1:,} has {len(ids):,} tokens, and this model reads at most "
+                    f"{self.max_len - 1}: split it into sentences"
+                )
+        return encoded
+
+    def as_text(self, one: Hypothesis, config: GenerationConfig) -> Translation:
+        """A hypothesis as its reader sees it, up to the first text that it was to stop at."""
+        whole = self.tokenizers.target.decode(one.ids)
+        before = cut(whole, config.stop)
+        # All that any reader may take for the end of a line, so that one line in is one line out.
+        text = " ".join((whole if before is None else before).splitlines())
+        return Translation(text, one.score, one.log_prob, one.finished)
+
+
+class Engine(Protocol):
+    """What runs an exported model."""
+
+    name: str
+
+    def check(self, config: GenerationConfig) -> None:
+        """Refuse settings that this engine cannot follow."""
+
+    def search(
+        self, sources: Sequence[Sequence[int]], config: GenerationConfig, row_keys: Sequence[int]
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses for the source ids (without control tokens) of any number of texts, best first."""
+
+    def logits(self, source: Sequence[int], target: Sequence[int]) -> Floats:
+        """The scores of the token after <s> and after each target token, (target + 1, vocabulary): for comparisons."""
+
+
+class ExportedTranslator(TextTranslator):
+    """A translator that an engine runs; how many cores it uses was said when it was opened."""
+
+    def __init__(self, engine: Engine, tokenizers: TokenizerPair, exported: Exported) -> None:
+        super().__init__(tokenizers, exported.generation, exported.notes.max_len)
+        self.engine = engine
+        self.path = exported.path
+
+    def stream(
+        self, texts: Iterable[str], config: GenerationConfig, workers: int | None = None
+    ) -> Iterator[list[Translation]]:
+        self.engine.check(config)
+        remaining = iter(texts)
+        first = 0
+        while window := list(islice(remaining, WINDOW)):
+            yield from self._window(window, first, config)
+            first += len(window)
+
+    def _window(self, texts: Sequence[str], first: int, config: GenerationConfig) -> list[list[Translation]]:
+        results = [[Translation("", 0.0, 0.0, True)] for _ in texts]
+        ids = self.encode(texts, first)
+        filled = [row for row, text in enumerate(texts) if text.strip()]
+        found = self.engine.search([ids[row] for row in filled], config, [first + row for row in filled])
+        for row, best in zip(filled, found, strict=True):
+            results[row] = [self.as_text(one, config) for one in best]
+        return results
+
+
+def _check_encodable(text: str, number: int) -> None:
+    try:
+        check_encodable([text])
+    except DataError as error:
+        raise DataError(f"text {number:,}: {error}") from None

@@ -1,0 +1,38 @@
+"""The name of a format and a model in, files out.
+
+A new format, or a new kind of model in one, is one function and one line in TARGETS.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from clearhead.errors import UnavailableError, choose
+from clearhead.export import ctranslate2, onnx
+from clearhead.models import Model
+from clearhead.text.tokenizer import TokenizerPair
+
+Write: TypeAlias = Callable[[Any, Any, Path, str | None], None]
+"""A model, its tokenizers, a directory and how to quantise in; the files of the engine's own format out."""
+
+QUANTIZATIONS = ("int8",)
+
+
+def write_model(to: str, model: Model, tokenizers: TokenizerPair | None, directory: Path, quantize: str | None) -> None:
+    """Write a model for an engine, or say that it cannot be."""
+    writers = choose(TARGETS, to, "format")
+    kind = model.config.kind
+    if kind not in writers:
+        others = [name for name, kinds in TARGETS.items() if kind in kinds]
+        advice = f": --to {others[0]} can" if others else ""
+        raise UnavailableError(f"a {kind} cannot be exported to {to}{advice}")
+    writers[kind](model, tokenizers, directory, quantize)
+
+
+TARGETS: dict[str, dict[str, Write]] = {
+    "ctranslate2": {"translator": ctranslate2.write_translator},
+    "onnx": {"translator": onnx.write_translator},
+}
+"""By format, then by the kind of model."""
