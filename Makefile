@@ -2,13 +2,15 @@
 #   make demo    the main job: train a translator, score it, look inside it (about two minutes after the install)
 #   make test    the tests
 #   make check   what CI runs: format, lint, types, import contract, tests
+#   make examples  the example page and the pictures in docs/, from models you trained
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.dev-ready
+EXTRAS ?= dev
 
-.PHONY: demo test check format lint types contract clean
+.PHONY: demo test check format lint types contract examples clean
 
 demo: $(READY)
 	$(BIN)/clearhead demo --out demo
@@ -32,6 +34,9 @@ format: $(DEV_READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+examples: $(DEV_READY)
+	$(BIN)/python benchmarks/examples.py
+
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -40,7 +45,7 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 	touch $@
 
 $(DEV_READY): pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
 	touch $(READY) $@
 
 clean:

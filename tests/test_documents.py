@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 import pytest
+
+from clearhead.inspection.page import FORMAT, VERSION
 
 ROOT = Path(__file__).parents[1]
 READMES = ("README.md", "README.zh-CN.md")
@@ -41,11 +44,26 @@ def test_the_first_two_commands_are_demo_and_test() -> None:
         assert commands[:2] == ["make demo", "make test"]
 
 
-@pytest.mark.parametrize("document", ["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", *READMES])
+@pytest.mark.parametrize(
+    "document", ["CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs/inspect.md", "docs/inspect.ipynb", *READMES]
+)
 def test_every_link_leads_somewhere(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     links = [link for link in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in link]
     assert [link for link in links if not (ROOT / document).parent.joinpath(link).exists()] == []
+
+
+def test_the_example_page_is_whole_and_needs_no_network() -> None:
+    page = (ROOT / "docs" / "example.html").read_text(encoding="utf-8")
+    carried = re.search(r'<script type="application/json" id="view">(.*?)</script>', page, re.DOTALL)
+    assert carried is not None and len(page) < 1_000_000
+    view = json.loads(carried[1])
+    assert (view["format"], view["version"]) == (FORMAT, VERSION) and view["generation"]["tree"]
+    addresses = set(re.findall(r"https?://[^\s\"'`)]+", page)) - {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/XML/1998/namespace",
+    }
+    assert addresses == set(), "names of XML are all that look like an address"
 
 
 def test_every_table_named_in_contributing_exists() -> None:

@@ -15,7 +15,7 @@ from clearhead.cli import VERBS, run
 from clearhead.version import VERSION
 
 ALL = [[], *([verb] for verb in VERBS), ["data", "check"], ["data", "list"], ["data", "fetch"]]
-ALL += [["bench", "train"], ["bench", "growth"]]
+ALL += [["bench", "train"], ["bench", "growth"], ["bench", "reduce"]]
 
 SCRIPT = """
 import json, sys

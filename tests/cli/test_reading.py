@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clearhead.cli.reading import MAX_LINE_BYTES, read_lines
+from clearhead.cli import reading
+from clearhead.cli.reading import MAX_LINE_BYTES, read_lines, read_text
 from clearhead.errors import DataError, MissingInputError
 
 
@@ -79,3 +80,27 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         list(read_lines(tmp_path / "nowhere"))
     with pytest.raises(MissingInputError, match=r"cannot read .*: Is a directory"):
         list(read_lines(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [(b"", ""), (b"a\r\nb\n\n", "a\nb\n\n"), ("\ufeff我\n".encode(), "我\n"), (b"no end", "no end")],
+)
+def test_a_whole_text_is_read_as_it_is(content: bytes, text: str, tmp_path: Path) -> None:
+    (tmp_path / "plain").write_bytes(content)
+    (tmp_path / "packed").write_bytes(gzip.compress(content))
+    assert read_text(tmp_path / "plain") == read_text(tmp_path / "packed") == text
+
+
+def test_a_text_that_cannot_be_read_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bad").write_bytes(b"one\ntwo \xff\n")
+    with pytest.raises(DataError, match=r"bad line 2 is not UTF-8"):
+        read_text(tmp_path / "bad")
+    (tmp_path / "cut").write_bytes(gzip.compress(b"text" * 99)[:-9])
+    with pytest.raises(DataError, match="the gzip data is damaged"):
+        read_text(tmp_path / "cut")
+    with pytest.raises(MissingInputError, match="cannot read"):
+        read_text(tmp_path / "absent")
+    monkeypatch.setattr(reading, "MAX_TEXT_BYTES", 3)
+    with pytest.raises(DataError, match="give its last part"):
+        read_text(tmp_path / "bad")

@@ -21,6 +21,7 @@ from clearhead.generate.settings import GenerationConfig
         ({"beam_size": 2, "nbest": 3}, "nbest = 3 needs a beam at least as large, not beam_size = 2"),
         ({"min_len": 5, "max_len": 4}, "min_len = 5 is more than max_len = 4"),
         ({"beam": 4}, "unknown key 'beam', did you mean"),
+        ({"stop": ["x", ""]}, "an empty text is in every other: say what to stop at"),
         ({"temperature": -1.0}, "'temperature' = -1.0"),
     ],
 )

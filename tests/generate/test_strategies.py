@@ -10,7 +10,7 @@ import torch
 from clearhead.errors import DivergedError
 from clearhead.generate.settings import GenerationConfig
 from clearhead.generate.step import Choice, State, Step
-from clearhead.generate.strategies import STRATEGIES, generate
+from clearhead.generate.strategies import STRATEGIES, generate, searching
 
 EOS = 1
 ALL = pytest.mark.parametrize("strategy", STRATEGIES)
@@ -176,6 +176,56 @@ def test_a_watcher_sees_every_step_of_every_result(strategy: str, toy: Any) -> N
     for choice in seen:
         assert (choice.log_probs[choice.rows, choice.tokens] > -torch.inf).all()
         assert choice.log_probs[:, [0, 2]].isneginf().all()
+
+
+@ALL
+def test_a_hypothesis_ends_where_it_is_told_to(strategy: str, toy: Any) -> None:
+    model = toy(sharpness=0.5)
+    for hypotheses in model.run(config_for(strategy), stop=lambda ids: ids[-1] == 5):
+        assert hypotheses
+        for one in hypotheses:
+            assert 5 not in one.ids[:-1]
+            is_told = one.ids[-1:] == (5,)
+            assert len(one.token_log_probs) == len(one.ids) + (one.finished and not is_told)
+            assert one.finished or len(one.ids) == 9
+
+
+@ALL
+def test_the_log_probs_of_what_was_told_to_end_are_those_of_the_model(strategy: str, toy: Any) -> None:
+    model = toy(sharpness=0.5)
+    results = model.run(config_for(strategy), stop=lambda ids: len(ids) == 4)
+    told = [(row, one) for row, hypotheses in enumerate(results) for one in hypotheses if len(one.ids) == 4]
+    assert told
+    for row, one in told:
+        assert one.token_log_probs == pytest.approx(model.log_probs(row, one)[:4], abs=1e-5)
+
+
+@ALL
+def test_a_stop_that_never_comes_changes_nothing(strategy: str, toy: Any) -> None:
+    model, config = toy(), config_for(strategy)
+    assert model.run(config, stop=lambda ids: False) == model.run(config)
+
+
+@ALL
+def test_rows_may_be_fed_different_tokens_first(strategy: str, toy: Any) -> None:
+    model, config = toy(), config_for(strategy)
+    together = model.run(config, [3, 3, 3], bos_id=[0, 4, 6], row_keys=[0, 0, 0])
+    assert together == [model.run(config, [3], bos_id=first, row_keys=[0])[0] for first in (0, 4, 6)]
+    assert together[0] != together[1]
+
+
+@ALL
+def test_a_search_can_be_followed_step_by_step(strategy: str, toy: Any) -> None:
+    model, config, seen = toy(), config_for(strategy), []
+    state, limits = model.start([0, 1]), {"bos_id": 0, "eos_id": EOS, "max_lens": [9, 9], "forbidden_ids": (0, 2)}
+    steps = searching(model.step, state, 2, config, **limits)
+    while True:
+        try:
+            seen.append(next(steps))
+        except StopIteration as end:
+            assert end.value == model.run(config, [0, 1])
+            break
+    assert [choice.history.shape[1] for choice in seen] == list(range(len(seen)))
 
 
 @ALL

@@ -97,9 +97,11 @@ def made_up_view(
                 block[layer, head] = array
                 clear = habit != "everywhere" or head % 2 == 0
                 label = {"code": habit, "share": round(float(array.max(-1).mean()), 3)} if clear else None
-                facts.append(
-                    {"kind": kind, "layer": layer, "head": head, "measures": _measures(habit, array), "label": label}
-                )
+                place = f"decoder.{layer}.cross" if kind == "cross" else f"{kind}.{layer}.self"
+                facts.append({
+                    "name": f"{place}.{head}", "kind": kind, "layer": layer, "head": head,
+                    "measures": _measures(habit, array), "label": label,
+                })  # fmt: skip
         attention.append({
             "kind": kind, "queries": queries, "keys": keys, "layers": layers, "heads": heads,
             "causal": kind == "decoder", "encoding": encoding, "data": encoded(block, encoding),
@@ -167,8 +169,8 @@ def small_view() -> dict[str, Any]:
 
 def big_view(length: int = 200, layers: int = 6, heads: int = 8) -> dict[str, Any]:
     """As long as a page must still bear."""
-    source = [(SOURCE * 20)[place] for place in range(length - 1)]
-    target = [(TARGET * 20)[place] for place in range(length - 1)]
+    source = [SOURCE[place % len(SOURCE)] for place in range(length - 1)]
+    target = [TARGET[place % len(TARGET)] for place in range(length - 1)]
     return made_up_view(
         source, target, layers, heads, encoding="u8", aligned=[min(place, length - 1) for place in range(length)]
     )
@@ -195,4 +197,17 @@ def language_model_view() -> dict[str, Any]:
     view["texts"] = {"source": view["texts"]["target"], "target": None}
     view["languages"] = {"source": None, "target": None}
     view["heads"] = [head for head in view["heads"] if head["kind"] == "decoder"]
+    return view
+
+
+def reader_view() -> dict[str, Any]:
+    """A model with an encoder only, such as a classifier, whose answer is a label."""
+    view = small_view()
+    view["attention"] = [block for block in view["attention"] if block["kind"] == "encoder"]
+    view["model"] = {"name": "imdb", "kind": "classifier", "parameters": 2_310_000}
+    view["tokens"] = {"source": view["tokens"]["source"]}
+    view |= {"alignment": None, "unseen": [], "generation": None}
+    view["texts"]["target"] = "pos"
+    view["languages"] = {"source": None, "target": None}
+    view["heads"] = [head for head in view["heads"] if head["kind"] == "encoder"]
     return view

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from clearhead.generate.settings import GenerationConfig
-from clearhead.generate.step import Hypothesis
+from clearhead.generate.step import Choice, Hypothesis
 from clearhead.generate.strategies import generate
 from clearhead.inspection.generation import Diary, endings, forced_steps, tree
 from clearhead.inspection.record import recording, teacher_forced
@@ -21,8 +21,8 @@ SOURCE = [10, 20, 30, 40, 50]
 PENALTY = 1.0
 
 
-def searched(model: Translator, **options: object) -> tuple[Diary, list[Hypothesis]]:
-    diary = Diary()
+def searched(model: Translator, diary: Diary | None = None, **options: object) -> tuple[Diary, list[Hypothesis]]:
+    diary = diary or Diary()
     config = GenerationConfig.model_validate({"length_penalty": PENALTY, "loop_guard": False, **options})
     with torch.inference_mode():
         state = model.start(torch.tensor([[*SOURCE, EOS_ID]]))
@@ -54,19 +54,36 @@ def model(make: Callable[..., Translator]) -> Translator:
     return made
 
 
-def test_replayed_weights_are_those_of_the_cached_steps(model: Translator, tokenizers: TokenizerPair) -> None:
+class Rows(Diary):
+    """A diary that also notes in which row each hypothesis stood at each step."""
+
+    def __call__(self, choice: Choice) -> None:
+        super().__call__(choice)
+        self.places = [*getattr(self, "places", []), [tuple(row) for row in choice.history.tolist()]]
+
+
+@pytest.mark.parametrize("strategy", ["greedy", "beam"])
+def test_replayed_weights_are_those_of_the_cached_steps(
+    model: Translator, tokenizers: TokenizerPair, strategy: str
+) -> None:
+    rows = Rows()
     with recording(model) as steps:
-        _, (winner,) = searched(model, strategy="greedy", min_len=6)
+        _, (winner, *_) = searched(model, rows, strategy=strategy, beam_size=4, min_len=6)
     forced = teacher_forced(model, tokenizers, SOURCE, winner.ids, ends=winner.finished)
     count = len(forced.written)
     assert count > 3
+    crowd = max(map(len, rows.places))
+    assert (crowd > 1) == (strategy == "beam")
     for kind in ("decoder", "cross"):
         for look in forced.tape.of(kind):
-            cached = [one.weights[0, :, 0] for one in steps.of(kind) if one.layer == look.layer]
-            assert len(cached) >= count
+            cached = [one.weights for one in steps.of(kind) if one.layer == look.layer]
+            assert [len(weights) for weights in cached] == list(map(len, rows.places))
             for place in range(count):
+                row = rows.places[place].index(winner.ids[:place])
                 seen = cached[place].shape[-1]
-                torch.testing.assert_close(look.weights[0, :, place, :seen], cached[place], atol=1e-5, rtol=0)
+                torch.testing.assert_close(
+                    look.weights[0, :, place, :seen], cached[place][row, :, 0], atol=1e-5, rtol=0
+                )
                 assert float(look.weights[0, :, place, seen:].abs().sum()) == 0.0
     assert forced.tape.tokens["read"][0].text == "<s>"
     assert len(forced.tape.tokens["read"]) == len(forced.tape.tokens["target"]) == count

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 import pytest
 import torch
 from torch import Tensor
 
+from clearhead.cli.inspect import WORDS
 from clearhead.inspection.measures import (
+    BROAD,
+    HABITS,
     MEASURES,
     OWN_ONLY,
     Sight,
@@ -85,6 +90,27 @@ def test_a_causal_head_that_looks_back_is_not_spoilt_by_its_first_token() -> Non
     (row,) = measured(seen(pointing([0, 0, 1, 2, 3, 4]), causal=True))
     assert row["previous"] == pytest.approx(1.0) and row["self"] == pytest.approx(0.0)
     assert row["next"] == 0.0 and row["last"] == 0.0 and row["distance"] == pytest.approx(1.0)
+
+
+def test_a_head_without_one_habit_may_still_be_near_or_sharp() -> None:
+    shared = (HEADS["previous"] + HEADS["self"] + HEADS["next"]) / 3
+    (row,) = measured(seen(shared))
+    # The ends have one neighbour, and look elsewhere for the other.
+    assert row["near"] == pytest.approx(1 - 2 * (1 / 3) / TIME) and row["peak"] == pytest.approx(1 / 3)
+    assert label(row) == ("near", pytest.approx(row["near"]))
+    (jumping,) = measured(seen(pointing([3, 5, 0, 1, 0, 2])))
+    assert jumping["peak"] == pytest.approx(1.0) and label(jumping) == ("peak", pytest.approx(1.0))
+    (early,) = measured(seen(pointing([0, 0, 1, 0, 0, 1]), causal=True))
+    assert early["near"] == 0.0, "before there are four to choose from, all are near"
+
+
+def test_every_measure_and_every_habit_has_its_words() -> None:
+    words = files("clearhead.inspection").joinpath("page", "words.js").read_text(encoding="utf-8")
+    for name in MEASURES:
+        assert f'"measure.{name}": [' in words
+    assert set(WORDS) == {*HABITS, *BROAD, "everywhere"}
+    for code, said in WORDS.items():
+        assert f'"label.{code}": ["{said}"' in words, "the terminal and the page say the same"
 
 
 def test_a_mark_that_only_the_end_can_see_names_no_causal_head() -> None:

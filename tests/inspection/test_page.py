@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.inspection.made_up_views import big_view, language_model_view, nasty_view, small_view
+from tests.inspection.made_up_views import big_view, language_model_view, nasty_view, reader_view, small_view
 
 from clearhead.errors import DataError, StorageError
 from clearhead.inspection import page
@@ -51,7 +51,7 @@ def stored_view(document: str) -> Any:
     return json.loads(scripts["view"])
 
 
-@pytest.mark.parametrize("make", [small_view, nasty_view, language_model_view])
+@pytest.mark.parametrize("make", [small_view, nasty_view, language_model_view, reader_view])
 def test_the_page_carries_its_view_to_the_letter(make: Any) -> None:
     assert stored_view(page_html(make())) == make()
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clearhead.errors import StorageError
 from clearhead.inspection import pictures
-from clearhead.inspection.pictures import draw_heads, font_advice, font_families
+from clearhead.inspection.pictures import Changes, draw_changes, draw_heads, font_advice, font_families
 
 STRANGE = ["$a_1$", "$", "_", "<script>alert(1)</script>", "\\frac{1}{2}", "</s>", "▁ein", "&amp;", "^", "\\$"]
 
@@ -29,22 +29,52 @@ def test_a_picture_file_is_written_with_a_panel_for_each_head(tmp_path: Path, co
     titles = [f"head {number}" for number in range(count)]
     draw_heads(path, heads(count, 4, 3), ["a", "b", "c", "</s>"], ["x", "y", "</s>"], titles, "a → x")
     height, width, depth = matplotlib.image.imread(path).shape
-    rows, columns = -(-count // 4), min(count, 4)
-    assert depth == 4 and height == pytest.approx(130 * (rows * 2.74 + 0.4), abs=2)
-    assert width == pytest.approx(130 * (columns * 2.36 + 0.6), abs=2)
+    rows, columns = {1: (1, 1), 3: (2, 2), 4: (2, 2), 5: (2, 3), 8: (3, 3)}[count]
+    one = (2.36, 2.74) if count == 1 else (2.03, 2.42)
+    assert depth == 4 and height == pytest.approx(130 * (rows * one[1] + 0.4), abs=2)
+    assert width == pytest.approx(130 * (columns * one[0] + 0.6), abs=2)
 
 
-def test_the_heaviest_cell_is_the_brightest(tmp_path: Path) -> None:
+def test_layers_may_have_a_row_each(tmp_path: Path) -> None:
+    titles = [f"head {number}" for number in range(6)]
+    draw_heads(tmp_path / "heads.png", heads(6, 4, 3), [*"abcd"], [*"xyz"], titles, "two\nlines", columns=6)
+    height, width, _ = matplotlib.image.imread(tmp_path / "heads.png").shape
+    assert height == pytest.approx(130 * (2.42 + 0.6), abs=2) and width == pytest.approx(130 * (6 * 2.03 + 0.6), abs=2)
+
+
+def test_the_heaviest_cell_is_the_darkest(tmp_path: Path) -> None:
     path = tmp_path / "heads.png"
     weights = torch.zeros(1, 2, 2)
     weights[0, 0, 1] = weights[0, 1, 1] = 1
     draw_heads(path, weights, ["a", "b"], ["x", "y"], [""])
     picture = np.asarray(matplotlib.image.imread(path))
-    yellow, violet = (np.array(matplotlib.colormaps[pictures.PALETTE](value)[:3]) for value in (1.0, 0.0))
-    bright = np.argwhere(np.abs(picture[..., :3] - yellow).max(-1) < 0.01)
-    dark = np.argwhere(np.abs(picture[..., :3] - violet).max(-1) < 0.01)
-    assert len(bright) > 1000 and len(dark) > 1000
-    assert np.median(bright[:, 1]) > np.median(dark[:, 1])
+    most, none = (np.array(pictures.palette()(value)[:3]) for value in (1.0, 0.0))
+    dark = np.argwhere(np.abs(picture[..., :3] - most).max(-1) < 0.01)
+    light = np.argwhere(np.abs(picture[..., :3] - none).max(-1) < 0.01)
+    assert most.sum() < none.sum() and len(light) > 1000 and len(dark) > 1000
+    assert np.median(dark[:, 1]) > np.median(light[:, 1])
+
+
+def test_a_head_of_use_is_blue_in_loss_and_in_bleu(tmp_path: Path) -> None:
+    path = tmp_path / "worth.png"
+    names = ["encoder.0.self.0", "encoder.0.self.1"]
+    losses, scores = (dict(zip(names, pair, strict=True)) for pair in ((1.0, -1.0), (-2.0, 2.0)))
+    draw_changes(path, [Changes("loss", losses, 1), Changes("BLEU", scores, -1, 2)])
+    picture = np.asarray(matplotlib.image.imread(path))[..., :3]
+    colours = (np.array(matplotlib.colormaps["RdBu"](value)[:3]) for value in (1.0, 0.0))
+    useful, harmful = (np.argwhere(np.abs(picture - colour).max(-1) < 0.01) for colour in colours)
+    middle = len(picture) / 2
+    for rows in (useful[:, 0] < middle, harmful[:, 0] < middle):
+        assert rows.sum() > 500 and (~rows).sum() > 500, "once for the loss and once for BLEU"
+    assert np.median(useful[:, 1]) < np.median(harmful[:, 1])
+
+
+def test_heads_that_were_pruned_leave_a_gap(tmp_path: Path) -> None:
+    changes = {"decoder.0.cross.1": 0.1, "decoder.2.cross.3": -0.2, "encoder.1.self.0": 0.0}
+    draw_changes(tmp_path / "worth.png", [Changes("loss", changes, 1)])
+    assert (tmp_path / "worth.png").stat().st_size > 1000
+    with pytest.raises(StorageError, match="cannot write"):
+        draw_changes(tmp_path / "nowhere" / "worth.png", [Changes("loss", changes, 1)])
 
 
 def test_long_sentences_are_drawn_finer_not_endlessly_large(tmp_path: Path) -> None:

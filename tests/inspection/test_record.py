@@ -153,6 +153,30 @@ def test_generation_is_heard_step_by_step() -> None:
     assert len(tape.of("cross")) == 9
 
 
+def test_hypotheses_of_one_sentence_are_heard_apart() -> None:
+    model = translator()
+    source, _, source_real, _ = batch()
+    # Six hypotheses of three sentences, in no order; then four of two, so that a memory is left behind.
+    seated = (torch.tensor([0, 1, 1, 2, 0, 1]), torch.tensor([5, 0, 4, 1]))
+    sentence, said = torch.arange(3), torch.full((3, 1), 1)
+    with torch.no_grad():
+        state = model.start(source, source_real)
+        for rows in (torch.arange(3), *seated):
+            sentence, said, state = sentence[rows], said[rows], state.select(rows)
+            with recording(model) as tape:
+                _, state = model.step(said[:, -1], state)
+            with recording(model) as alone:
+                model(source[sentence], said, source_real[sentence])
+            for kind in ("decoder", "cross"):
+                for heard, expected in zip(tape.of(kind), alone.of(kind), strict=True):
+                    torch.testing.assert_close(heard.weights, expected.weights[:, :, -1:], atol=1e-5, rtol=1e-5)
+            for look in tape.of("cross"):
+                assert look.allowed is not None
+                assert torch.equal(look.allowed[:, 0, 0], source_real[sentence])
+            said = torch.cat((said, 5 + torch.arange(len(rows))[:, None]), 1)
+    assert not model.decoder.blocks[0].cross._forward_pre_hooks
+
+
 def test_weights_are_heard_before_dropout_and_hold_no_graph() -> None:
     model = translator(attention_dropout=0.5).train()
     with recording(model) as tape:

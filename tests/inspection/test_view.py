@@ -13,7 +13,8 @@ import torch
 from clearhead.inspection import view as views
 from clearhead.inspection.ablation import ablated, prune_heads
 from clearhead.inspection.generation import forced_steps
-from clearhead.inspection.measures import HABITS, MEASURES
+from clearhead.inspection.measures import BROAD, HABITS, MEASURES
+from clearhead.inspection.names import all_heads
 from clearhead.inspection.record import Forced, teacher_forced
 from clearhead.inspection.view import ENCODINGS, Facts, Generation, build_view, packed, stacked, unpacked
 from clearhead.models.translator import Translator
@@ -73,12 +74,14 @@ def test_tokens_words_and_texts_fit_together(make: Callable[..., Translator], to
 
 
 def test_every_head_has_its_measures(make: Callable[..., Translator], tokenizers: TokenizerPair) -> None:
-    _, view = viewed(make(), tokenizers)
+    model = make()
+    _, view = viewed(model, tokenizers)
     assert view["measures"] == list(MEASURES)
     assert len(view["heads"]) == 3 * 2 * 4
+    assert sorted(head["name"] for head in view["heads"]) == sorted(head.name for head in all_heads(model))
     for head in view["heads"]:
         assert set(head["measures"]) <= set(MEASURES) and all(map(math.isfinite, head["measures"].values()))
-        assert head["label"] is None or head["label"]["code"] in {*HABITS, "everywhere"}
+        assert head["label"] is None or head["label"]["code"] in {*HABITS, *BROAD, "everywhere"}
 
 
 def test_steps_point_at_their_tokens(make: Callable[..., Translator], tokenizers: TokenizerPair) -> None:

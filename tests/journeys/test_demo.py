@@ -39,7 +39,11 @@ def test_the_demo_can_be_seen_twice(clearhead: Clearhead, quicker: None, no_box:
         assert said.err.startswith(without + learns)
         assert re.search(r"\n\d of 6 numbers it never saw are exactly right \(\d+\.\d %\)\.\n", said.err)
         assert re.search(r"\n917,253 +neunhundertsiebzehntausend", said.err)
-        assert f"open {out}/attention.png\n" in said.err
+        page = out / "page.html"
+        assert f"  open in a browser:  {page.as_uri()}\n" in said.err and "a%20demo" in page.as_uri()
+        assert '"source":"dreiundzwanzig"' in page.read_text(encoding="utf-8")
+        assert f"  or as a picture:    {out}/attention.png\n" in said.err
+        assert f"clearhead inspect '{out}/run' \"dreihunderteinundneunzig\" --out '{page}'" in said.err
         assert f"clearhead translate --model '{out}/run' \"zweiundvierzig\"" in said.err
         height, width, _ = matplotlib.image.imread(out / "attention.png").shape
         assert height > 300 and width > 300

@@ -15,15 +15,16 @@ Clearhead = Callable[..., Any]
 def test_a_look_says_the_translation_and_writes_what_is_asked(
     clearhead: Clearhead, numbers_run: Path, tmp_path: Path
 ) -> None:
-    files = {flag: tmp_path / f"x.{ending}" for flag, ending in
-             (("--json", "json"), ("--png", "png"), ("--svg", "svg"), ("--tensors", "safetensors"))}  # fmt: skip
+    endings = {"--out": "html", "--json": "json", "--png": "png", "--svg": "svg", "--tensors": "safetensors"}
+    files = {flag: tmp_path / f"x.{ending}" for flag, ending in endings.items()}
     words = [word for flag, path in files.items() for word in (flag, path)]
     said = clearhead("inspect", numbers_run, "二十三", *words, "--beam", 2, "--head", "cross.0")
     assert said.code == 0, said.err
     view = json.loads(files["--json"].read_text())
     assert said.lines == [" ".join(view["texts"]["target"].splitlines())]
     assert view["languages"] == {"source": "zh", "target": "en"}
-    assert [f"wrote {path}" in said.err for path in files.values()] == [True] * 4
+    assert [f"wrote {path}" in said.err for path in files.values()] == [True] * 5
+    assert f"wrote {files['--out']}; open it in a browser: {files['--out'].as_uri()}\n" in said.err
     assert all(path.stat().st_size > 500 for path in files.values())
 
 
@@ -31,6 +32,29 @@ def test_without_a_file_there_is_a_table(clearhead: Clearhead, files_run: Path) 
     said = clearhead("inspect", files_run, "vierhundert")
     assert said.code == 0 and len(said.lines) == 1
     assert "heads with a clear habit" in said.err and "--out page.html" in said.err
+
+
+def test_without_a_model_the_one_in_the_box_is_looked_into(
+    clearhead: Clearhead, files_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLEARHEAD_MODEL", str(files_run))
+    for text in ("vierhundert", "vier " * 60, "a//b/", "./x"):
+        said = clearhead("inspect", text, "--json", tmp_path / "x.json", "--beam", 1)
+        assert said.code == 0, said.err
+        assert said.err.startswith(f"no model named, so this is {files_run}\n")
+        assert json.loads((tmp_path / "x.json").read_text())["texts"]["source"] == text
+    said = clearhead("inspect", "vierhundert")
+    assert "inspect vierhundert --out page.html\n" in said.err
+    monkeypatch.delenv("CLEARHEAD_MODEL")
+    monkeypatch.setattr("clearhead.run.built_in.assets", lambda: tmp_path / "no assets")
+    for words in (
+        ["vierhundert"],
+        ["--importance", "--split", "test"],
+        ["--prune", "cross.0.1", "--out", tmp_path / "y"],
+    ):
+        said = clearhead("inspect", *words)
+        assert said.code == 66 and said.err.count("\n") == 1
+        assert said.err.startswith("clearhead: this copy of clearhead has no built-in model")
 
 
 def test_with_heads_off_both_translations_are_shown(clearhead: Clearhead, files_run: Path) -> None:
@@ -86,7 +110,7 @@ def test_a_pruned_model_is_used_like_any_other(clearhead: Clearhead, files_run: 
 
 
 WRONG = {
-    "no model": ("inspect", 2, "inspect needs MODEL"),
+    "nothing": ("inspect", 2, 'say what to look at: clearhead inspect [MODEL] "a text"'),
     "nothing there": ("inspect nowhere x", 66, "there is no model at nowhere"),
     "no text": ("inspect {run}", 2, "say what to look at"),
     "empty text": ("inspect {run} {empty}", 65, "the text is empty"),

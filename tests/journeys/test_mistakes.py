@@ -79,7 +79,7 @@ WRONG: dict[str, tuple[str, int, str]] = {
     ),
     "translate on one": ("translate -m {run} --device cuda:99 x", 69, "device 'cuda:99' cannot be used"),
     "no such device": ("translate -m {run} --device gpu x", 69, "device 'gpu' cannot be used"),
-    "no model": ("translate x", 66, "no built-in model .*name one with --model or CLEARHEAD_MODEL"),
+    "no model": ("translate x", 66, "no built-in model .*name one of your own or set CLEARHEAD_MODEL"),
     "no such model": ("translate -m nowhere x", 66, "there is no model at nowhere"),
     "not a model": ("translate -m {corpus} x", 66, "neither a model directory nor a run directory"),
     "a damaged model": ("translate -m {damaged} x", 74, "model.safetensors is damaged"),

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.inspection.made_up_views import big_view, language_model_view, nasty_view, small_view
+from tests.inspection.made_up_views import big_view, language_model_view, nasty_view, reader_view, small_view
 
 from clearhead.inspection.page import module_source, page_html, style_source, write_page
+from clearhead.inspection.pictures import RAMP
 from clearhead.inspection.widget import framed_page
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
@@ -183,6 +184,8 @@ def test_every_kind_shows_its_own_weights_and_tokens(open_page: Open, kind: str,
     token(page, "queries", 3).hover()
     check_reading(page, labels(view, keys), weights_of(view, kind)[1, 2, 3])
     assert f"{kind.title()} · Layer 1, head 2" in page.locator(".reading h2").text_content()
+    name = "decoder.1.cross.2" if kind == "cross" else f"{kind}.1.self.2"
+    assert page.locator(".reading .head-name").text_content() == name, "what --ablate takes"
 
 
 def test_heads_are_chosen_one_by_layer_by_column_several_or_all_and_mixed(open_page: Open) -> None:
@@ -355,7 +358,7 @@ def test_the_generation_shows_doubt_candidates_beams_and_results(open_page: Open
     for key in ("ArrowDown", "ArrowRight", "ArrowDown"):
         page.keyboard.press(key)
     said = page.locator("[aria-live=polite]").text_content()
-    assert re.match(r"Step 2: “\w+”, .*%, score -[\d.]+, (kept|dropped|finished)$", said)
+    assert re.match(r"Step 2: “\w+”, .*%, score −[\d.]+, (kept|dropped|finished)$", said)
     colours = page.locator(".written-text").evaluate_all(
         "all => all.map((one) => getComputedStyle(one).backgroundColor)"
     )
@@ -363,9 +366,18 @@ def test_the_generation_shows_doubt_candidates_beams_and_results(open_page: Open
     assert sum(map(int, re.findall(r"\d+", colours[sure]))) > sum(map(int, re.findall(r"\d+", colours[doubtful]))) + 60
 
 
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_model_that_only_reads_can_be_looked_at_in_every_view(open_page: Open, name: str) -> None:
+    view = reader_view()
+    page = open_page(view, f"#view={name}")
+    assert "pos" in page.locator(".clearhead").inner_text()
+    assert page.locator('[data-key="kind-encoder"]').count() == 1
+    assert page.locator('[data-key="kind-cross"], [data-key="kind-decoder"]').count() == 0
+
+
 def test_a_model_without_generation_or_source_is_shown_too(open_page: Open) -> None:
     page = open_page(language_model_view(), "#view=generation")
-    assert "nothing was generated" in page.locator(".stage").text_content()
+    assert "Nothing was written" in page.locator(".stage").text_content()
     page.get_by_role("tab", name="Gallery").click()
     assert page.locator(".thumb-habit.off").count() == 5
     assert "Switched off: decoder.1.attention.2, decoder.2" in page.locator("header").text_content()
@@ -533,6 +545,54 @@ def test_a_long_input_stays_usable(open_page: Open, record_property: Callable[[s
     page.get_by_role("tab", name="Sentence").click()
     assert page.locator(".token").count() == 400
     assert page.evaluate("document.querySelectorAll('*').length") < 3000
+    for place in (0, 1_000_000):
+        page.evaluate("place => scrollTo(0, place)", place)
+        page.wait_for_timeout(150)
+        height, drawn = page.evaluate(
+            """() => { const canvas = document.querySelector('.lines'), box = canvas.getBoundingClientRect();
+            const top = Math.max(0, -box.top), high = Math.min(innerHeight, box.bottom) - Math.max(0, box.top);
+            const copy = new OffscreenCanvas(canvas.width, high).getContext('2d');
+            copy.drawImage(canvas, 0, -top);
+            const { data } = copy.getImageData(0, 0, canvas.width, high);
+            return [canvas.height, data.filter((value, place) => place % 4 === 3 && value > 99).length]; }"""
+        )
+        assert height < 2200 and drawn > 1000, "what is on the screen is drawn, and not the rest"
+
+
+def test_the_rest_of_a_long_sentence_is_drawn_for_paper(open_page: Open) -> None:
+    page = open_page(big_view(120, 1, 1))
+    before = page.locator(".lines").evaluate("canvas => canvas.height")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator(".lines").evaluate("canvas => canvas.height") > 3000 > before
+
+
+def test_heads_that_were_pruned_count_in_no_mean(open_page: Open) -> None:
+    view = small_view()
+    gone = {(0, 1), (2, 0), (2, 2)}
+    view["heads"] = [one for one in view["heads"] if one["kind"] != "cross" or (one["layer"], one["head"]) not in gone]
+    every = weights_of(view, "cross")
+    left = [every[layer, number] for layer in range(3) for number in range(4) if (layer, number) not in gone]
+    page = open_page(view)
+    assert "Mean of all 9 heads" in page.locator(".reading h2").text_content()
+    token(page, "queries", 4).hover()
+    check_reading(page, labels(view, "source"), np.mean(left, 0)[4])
+    assert page.locator(".picker-gone").count() == 3 and page.locator(".picker-cell").count() == 9
+    page.locator('[data-key="pick-2,-1"]').click()
+    token(page, "queries", 4).hover()
+    check_reading(page, labels(view, "source"), (every[2, 1] + every[2, 3])[4] / 2)
+    page.get_by_role("tab", name="Gallery").click()
+    assert page.locator(".thumb").count() == 9
+
+
+def test_before_anything_is_chosen_the_strongest_looks_are_listed(open_page: Open) -> None:
+    view = small_view()
+    page = open_page(view, "#heads=1.2")
+    weights = weights_of(view, "cross")[1, 2]
+    shares = [shown_share(text) for text in page.locator(".reading .bar-value").all_text_contents()]
+    assert shares == pytest.approx(sorted(weights.flatten())[: -len(shares) - 1 : -1], abs=0.006)
+    row, column = np.unravel_index(weights.argmax(), weights.shape)
+    pair = f"{labels(view, 'target')[row]} → {labels(view, 'source')[column]}"
+    assert page.locator(".reading .bar-name").first.text_content() == pair
 
 
 def test_a_mounted_view_is_updated_and_taken_away(open_page: Open) -> None:
@@ -548,6 +608,16 @@ def test_a_mounted_view_is_updated_and_taken_away(open_page: Open) -> None:
     assert page.locator(".token").count() == 24 and page.url == "about:blank"
     page.evaluate("handle.destroy()")
     assert page.locator("#here").inner_html() == "" and page.locator("#after").is_visible()
+
+
+def test_pictures_have_the_colours_of_the_page(open_page: Open) -> None:
+    page = open_page(small_view())
+    page.goto("about:blank")
+    page.add_script_tag(type="module", content=module_source() + "globalThis.ramp = coloursOf('light').ramp;")
+    page.wait_for_function("() => Boolean(globalThis.ramp)")
+    steps = [round(place * 255 / (len(RAMP) - 1)) for place in range(len(RAMP))]
+    found = page.evaluate("steps => steps.map((step) => [...ramp.subarray(3 * step, 3 * step + 3)])", steps)
+    assert found == [[int(colour[at : at + 2], 16) for at in (1, 3, 5)] for colour in RAMP]
 
 
 def test_a_page_with_broken_data_says_so(browser: Any, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from clearhead.nn.attention import Attention
 from clearhead.nn.kernels import KERNELS
 from clearhead.nn.residual import RESIDUALS
 from clearhead.nn.stacks import Block, Stack, build_stack
+from clearhead.nn.tokens import Tokens
 
 BATCH, SOURCE, TARGET, DIM, HEADS, FF_DIM = 3, 6, 5, 16, 4, 24
 ARRANGEMENTS = {"pre": True, "post": False}
@@ -179,7 +180,7 @@ def test_an_encoder_layer(kernel: str, residual: str, feedforward: str, padded: 
     allowed = masks.padding(real) if real is not None else None
     future = ~masks.causal(SOURCE, SOURCE) if causal else None
     x = torch.randn(BATCH, SOURCE, DIM)
-    mine = results(lambda x: ours(x, real=real, allowed=allowed, causal=causal), ours, real, x)
+    mine = results(lambda x: ours(Tokens(x, real), allowed=allowed, causal=causal).x, ours, real, x)
     other = results(lambda x: theirs(x, src_mask=future, src_key_padding_mask=hidden(real)), theirs, real, x)
     assert_equal(mine, other)
     assert_same_gradients(ours, theirs)
@@ -199,7 +200,7 @@ def test_a_decoder_layer(kernel: str, residual: str, feedforward: str, padded: b
     future = ~masks.causal(TARGET, TARGET)
     x, context = torch.randn(BATCH, TARGET, DIM), torch.randn(BATCH, SOURCE, DIM)
     mine = results(
-        lambda x, context: ours(x, real=real, causal=True, context=context, context_allowed=context_allowed),
+        lambda x, context: ours(Tokens(x, real), causal=True, context=context, context_allowed=context_allowed).x,
         ours,
         real,
         x,

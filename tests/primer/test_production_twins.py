@@ -14,6 +14,7 @@ from clearhead.nn.kernels import KERNELS, MaskedSoftmax
 from clearhead.nn.norms import NORMS
 from clearhead.nn.residual import RESIDUALS
 from clearhead.nn.stacks import Block
+from clearhead.nn.tokens import Tokens
 from clearhead.primer.additive_attention import AdditiveAttention
 from clearhead.primer.attention_function import attention
 from clearhead.primer.folded_heads import FoldedHeads, fold_heads, unfold_heads
@@ -180,7 +181,7 @@ def test_the_post_norm_block_is_the_production_block(agree, shape, allowed, kern
         weights[f"{new_names.get(module, module)}.{part}"] = parameter
     twin = production_block(dim, num_heads, 2 * dim, kernel)
     assert weights.keys() == dict(twin.named_parameters()).keys()
-    output = functional_call(twin, weights, (x,), {"allowed": allowed[:, None]})
+    output = functional_call(twin, weights, (Tokens(x),), {"allowed": allowed[:, None]}).x
     agree(block(x, allowed), output, [x, *block.parameters()])
 
 

@@ -11,7 +11,7 @@ import torch
 from safetensors import safe_open
 
 import clearhead
-from clearhead.errors import ConfigError, DataError, StorageError, UsageError
+from clearhead.errors import ConfigError, DataError, StorageError, UnavailableError, UsageError
 from clearhead.run.inspecting import Inspection
 from clearhead.run.translating import LoadedTranslator
 
@@ -94,6 +94,21 @@ def test_a_page_holds_the_whole_view(found: Inspection, tmp_path: Path) -> None:
     data = re.search(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)
     assert data is not None
     assert json.loads(data[1]) == json.loads(json.dumps(found.view))
+
+
+def test_in_a_notebook_it_is_the_page(found: Inspection, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert repr(found) == f"Inspection('siebzig' → {found.translation!r})"
+    shown = found._repr_mimebundle_(include=None, exclude=None)
+    assert isinstance(shown, tuple) and "application/vnd.jupyter.widget-view+json" in shown[0]
+    assert "srcdoc" in shown[0]["text/html"]
+
+    def missing(view: object) -> None:
+        raise UnavailableError("anywidget is not installed")
+
+    monkeypatch.setattr("clearhead.run.inspecting.inspection_widget", missing)
+    plain = found._repr_mimebundle_()
+    assert isinstance(plain, dict) and plain["text/plain"] == repr(found)
+    assert plain["text/html"] == shown[0]["text/html"], "the page is there all the same"
 
 
 def test_what_cannot_be_looked_at_or_written_is_refused(

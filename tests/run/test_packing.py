@@ -42,8 +42,8 @@ def test_the_built_in_model_is_used_when_none_is_named(
     with pytest.raises(MissingInputError) as error:
         load()
     assert str(error.value) == (
-        f"this copy of clearhead has no built-in model ({tmp_path / NAME} is missing): name one with --model or "
-        "CLEARHEAD_MODEL; clearhead train makes one"
+        f"this copy of clearhead has no built-in model ({tmp_path / NAME} is missing): name one of your own or "
+        "set CLEARHEAD_MODEL; clearhead train makes one"
     )
     pack(trained, tmp_path / NAME)
     assert load().translate(NUMBERS) == load(trained).translate(NUMBERS)

@@ -164,6 +164,12 @@ def test_equal_texts_are_sampled_each_for_itself(translator: LoadedTranslator) -
     assert len(set(translator.translate(["eins"] * 20, strategy="sample", temperature=2.0))) > 3
 
 
+@pytest.mark.parametrize("strategy", ["greedy", "sample"])
+def test_a_translation_ends_before_a_stop(translator: LoadedTranslator, strategy: str) -> None:
+    free = translator.translate(NUMBERS[-1], strategy=strategy, seed=2)
+    assert translator.translate(NUMBERS[-1], strategy=strategy, seed=2, stop=[free[4]]) == free[: free.index(free[4])]
+
+
 def test_a_translation_that_was_cut_says_so(translator: LoadedTranslator) -> None:
     (cut,) = found_in(translator, NUMBERS[-1:], {"max_len": 3})
     (whole,) = found_in(translator, NUMBERS[1:2], {})

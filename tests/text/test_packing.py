@@ -18,6 +18,10 @@ TEXTS = [
     "tab\tline\r\nnext\u2028and \x00 end 😀👨‍👩‍👧 O'Brien's ...",
 ] * 3
 TRAINED = {kind: Tokenizer.train(TokenizerConfig(kind=kind, vocab_size=320, min_freq=1), TEXTS) for kind in TOKENIZERS}
+SMALL = {
+    kind: Tokenizer.train(TokenizerConfig(kind=kind, vocab_size=320, min_freq=1, lowercase=True), TEXTS)
+    for kind in TOKENIZERS
+}
 SIGNS = [
     " ",
     " ",
@@ -76,3 +80,11 @@ def test_memory_for_words_is_bounded_and_forgetting_changes_nothing(monkeypatch:
 def test_a_lone_surrogate_is_refused() -> None:
     with pytest.raises(DataError, match="lone surrogate"):
         TRAINED["bpe"].pack(["fine", "a\ud800"])
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@given(text=MIXED | ANY_TEXT)
+@example(text=" ΟΔΟΣ İstanbul STRASSE")
+def test_in_small_letters_too(kind: str, text: str) -> None:
+    tokenizer = SMALL[kind]
+    assert unpacked(tokenizer, [text]) == [tokenizer.encode(text)]

@@ -402,3 +402,13 @@ def test_a_forked_process_can_tokenise_and_nobody_is_warned() -> None:
 def test_torch_is_not_imported() -> None:
     program = "import sys, clearhead.text; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_in_small_letters_great_ones_are_the_same(kind: str, tmp_path: Path) -> None:
+    texts = ["ein ärger, der NIE endet", "我 liebe ÄRGER"] * 3
+    tokenizer = Tokenizer.train(TokenizerConfig(kind=kind, vocab_size=300, min_freq=1, lowercase=True), texts)
+    tokenizer.save(tmp_path)
+    for same in (tokenizer, Tokenizer.load(tmp_path), Tokenizer.from_text(tokenizer.as_text())):
+        assert same.encode("Ein ÄRGER") == same.encode("ein ärger")
+        assert same.decode(same.encode("Ein ÄRGER")) == "ein ärger"

@@ -19,7 +19,8 @@ from clearhead.errors import INTERNAL_ERROR, INTERRUPTED, ClearheadError, Storag
 from clearhead.version import VERSION
 
 VERBS = (
-    "demo", "train", "translate", "score", "inspect", "info", "average", "pack", "export", "import", "data", "bench",
+    "demo", "train", "translate", "classify", "fill", "generate", "score", "inspect", "info", "average", "pack",
+    "export", "import", "data", "bench",
 )  # fmt: skip
 """Every verb, in the order in which a newcomer needs them."""
 FILES = {"import": "importing"}
@@ -45,7 +46,12 @@ def main() -> NoReturn:
     # Text is UTF-8 with plain line feeds, here as in every file, whatever the locale says; file names may be any bytes.
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")  # type: ignore[union-attr]
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if "WORLD_SIZE" in os.environ and "torch.distributed" in sys.modules:
+        # One of a team: torch's threads may abort the process while Python takes itself apart, and change its code.
+        _silence()
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -11,10 +11,15 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from clearhead.cli import show
-from clearhead.cli.flags import Switch, Threads
+from clearhead.cli.flags import Count, Switch, Threads, use_threads
+from clearhead.errors import UsageError
 
-app = App(name="bench", help="Measure this machine: Clearhead beside its peers, and its growth with size.")
+app = App(
+    name="bench",
+    help="Measure this machine: Clearhead beside its peers, its growth with size, and what fewer tokens give.",
+)
 
+Values = Annotated[list[float] | None, Parameter(consume_multiple=True, negative=())]
 Seconds = Annotated[float, Parameter(validator=Number(gt=0))]
 
 
@@ -80,6 +85,62 @@ def growth(*, out: Path = Path("growth.png"), threads: Threads = None, quick: Sw
     found = growing.measure(quick=quick, threads=threads, told=show.note)
     growing.draw(found, out)
     _write(growing.COLUMNS, map(growing.row, found), growing.remark(threads or torch.get_num_threads()))
+    show.note(f"the picture is in {out}")
+
+
+@app.command
+def reduce(
+    model: Path,
+    *,
+    merge: Values = None,
+    prune: Values = None,
+    split: str = "test",
+    limit: Count = None,
+    timed: Annotated[int, Parameter(validator=Number(gte=1))] = 2_000,
+    rounds: Annotated[int, Parameter(validator=Number(gte=1))] = 5,
+    out: Path = Path("reduce.png"),
+    threads: Threads = None,
+) -> None:
+    """How right and how fast a model is when its tokens become fewer; a table and a picture.
+
+    clearhead bench reduce runs/fashion-vit-fine --merge 4 8 16 24
+
+    clearhead bench reduce runs/imdb-pruned --prune 0.5 1 1.5
+
+    Parameters
+    ----------
+    model
+        A model or run directory: one that classifies pictures or texts.
+    merge
+        For each: how many tokens are merged in each layer.
+    prune
+        For each: the threshold, in even shares of attention; if thresholds were learnt, what these are multiplied by.
+    split
+        The data that the model's training config names: test or validation.
+    limit
+        Try only so many examples, evenly spaced.
+    timed
+        About how many of them are answered again in each round, to measure the time.
+    rounds
+        How often everything takes its turn; the medians count.
+    out
+        The picture to draw.
+    """
+    if bool(merge) == bool(prune):
+        raise UsageError("say what to try: --merge 4 8 16, or --prune 0.5 1 1.5")
+    use_threads(threads)
+    with show.waiting("waking up"):
+        import torch
+
+        from clearhead.bench import reduction
+        from clearhead.run.trying import to_try
+    tried, batches, has_learnt = to_try(model, split, limit)
+    ways = reduction.ways("merge" if merge else "prune", merge or prune or [], learnt=has_learnt)
+    count = sum(batch.num_answers for batch in batches)
+    few = max(1, round(len(batches) * min(1.0, timed / count)))
+    found = reduction.measure(tried, batches, ways, rounds=rounds, timed=few, told=show.note)
+    reduction.draw(found, out, f"{model.resolve().name}: {found[0].total:,} examples")
+    _write(reduction.COLUMNS, map(reduction.row, found), reduction.remark(found, threads or torch.get_num_threads()))
     show.note(f"the picture is in {out}")
 
 

@@ -19,20 +19,20 @@ MARK = "made-by-clearhead-demo.txt"
 
 
 def demo(*, out: Path = Path("demo"), quick: Switch = False) -> int:
-    """Translate with the built-in model, train a small one live, score it on unseen numbers, draw what its heads see.
+    """Translate with the built-in model, train a small one live, score it on unseen numbers, look inside it.
 
     Offline, on built-in data, in about two minutes on a laptop.
 
     Parameters
     ----------
     out
-        Where the run and the picture go; an earlier demo there is replaced.
+        Where the run, the page and the picture go; an earlier demo there is replaced.
     quick
         A few steps only: shows the way, not the result.
     """
     _make_room(out)
     with show.waiting("waking up"):
-        from clearhead.run.demonstration import look_inside, numbers_config, spelled, unseen_numbers
+        from clearhead.run.demonstration import numbers_config, spelled, unseen_numbers
         from clearhead.run.training import train
         from clearhead.run.translating import LoadedTranslator
         from clearhead.run.using import load_as
@@ -58,11 +58,14 @@ def demo(*, out: Path = Path("demo"), quick: Switch = False) -> int:
     show.note(
         f"\n{right:,} of {len(found):,} numbers it never saw are exactly right ({100 * right / len(found):.1f} %)."
     )
-    picture = out / "attention.png"
-    said = look_inside(translator, spelled(PICTURED), picture)
-    show.note(f"What its heads look at while {spelled(PICTURED)} becomes {said}: open {picture}")
+    looked = translator.inspect(spelled(PICTURED))
+    page, picture = looked.save(out / "page.html"), looked.save(out / "attention.png", heads="cross")
+    show.note(f"\nLook inside it: what every head saw while {spelled(PICTURED)} became {looked.translation}.")
+    show.note(f"  open in a browser:  {show.address(page)}")
+    show.note(f"  or as a picture:    {picture}")
     again = show.program()
     show.note(f'\nYour turn:  {again} translate --model {shlex.quote(str(run))} "{spelled(42)}"')
+    show.note(f'            {again} inspect {shlex.quote(str(run))} "{spelled(391)}" --out {shlex.quote(str(page))}')
     if has_built_in:
         show.note(f'            {again} translate "Wo ist der Bahnhof?"')
     show.note(f"            {again} train translator --source your.de --target your.en --out runs/mine")
@@ -92,4 +95,6 @@ def _make_room(out: Path) -> None:
         raise WouldOverwriteError(f"{out} was not made by the demo: choose another --out")
     shutil.rmtree(out / "run", ignore_errors=True)
     out.mkdir(parents=True, exist_ok=True)
-    (out / MARK).write_text("The next `clearhead demo` here replaces this run and its picture.\n", encoding="utf-8")
+    (out / MARK).write_text(
+        "The next `clearhead demo` here replaces this run, its page and its picture.\n", encoding="utf-8"
+    )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
+
+from clearhead.errors import UsageError
 
 _AT_LEAST_ONE = Number(gte=1)
 
@@ -32,6 +34,22 @@ Workers: TypeAlias = Annotated[
     ),
 ]
 
+Reduce: TypeAlias = Annotated[
+    str | None, Parameter(help="Let tokens become fewer: merge those that are alike, or prune those nobody looks at.")
+]
+ReduceR: TypeAlias = Annotated[
+    int | None,
+    Parameter(name="--r", validator=Number(gte=0), help="Tokens that each layer merges, with --reduce merge."),
+]
+ReduceThreshold: TypeAlias = Annotated[
+    float | None,
+    Parameter(
+        name="--threshold",
+        validator=Number(gte=0),
+        help="With --reduce prune: tokens go that get less than this part of an even share of attention.",
+    ),
+]
+
 
 def use_threads(threads: int | None) -> None:
     """Compute on this many CPU threads, or on as many as torch likes."""
@@ -39,3 +57,13 @@ def use_threads(threads: int | None) -> None:
         import torch
 
         torch.set_num_threads(threads)
+
+
+def make_fewer(loaded: Any, kind: str | None, r: int | None, threshold: float | None) -> None:
+    """Switch on what makes a loaded model's tokens fewer, if it was asked for."""
+    settings = {"kind": kind, "r": r, "threshold": threshold}
+    given = {name: value for name, value in settings.items() if value is not None}
+    if given and kind is None:
+        raise UsageError("--r and --threshold say how tokens become fewer: add --reduce merge or --reduce prune")
+    if given:
+        loaded.reduce(**given)

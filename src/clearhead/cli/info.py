@@ -16,10 +16,11 @@ from clearhead.errors import MissingInputError, StorageError
 from clearhead.storage import read_json
 
 SHAPE = (
-    "kind", "source_vocab_size", "target_vocab_size", "dim", "ff_dim", "num_heads", "num_kv_heads", "encoder_layers",
-    "decoder_layers", "norm", "residual", "feedforward", "positions", "tie", "max_len", "dtype",
+    "kind", "vocab_size", "source_vocab_size", "target_vocab_size", "dim", "ff_dim", "num_heads", "num_kv_heads",
+    "num_layers", "encoder_layers", "decoder_layers", "norm", "residual", "feedforward", "positions", "tie", "tied",
+    "pooling", "labels", "long_texts", "next_sentence", "height", "width", "channels", "patch", "max_len", "dtype",
 )  # fmt: skip
-DATA = ("kind", "dataset", "source_language", "target_language", "source", "target", "tsv")
+DATA = ("kind", "dataset", "source_language", "target_language", "source", "target", "tsv", "text", "train", "pictures")
 EXPORT = "export.json"
 PARITY = ("logit_difference", "agreement", "identical")
 PROGRESS = ("step", "best_step", "best_loss", "seconds")
@@ -59,6 +60,8 @@ def describe(directory: Path) -> dict[str, Any]:
     config, tokenizer = read_json(home / "config.json"), home / "tokenizer_config.json"
     facts: dict[str, Any] = {"path": str(directory), "format_version": config.get("format_version")}
     facts |= {name: config[name] for name in SHAPE if config.get(name) is not None}
+    if (fewer := config.get("reduce", {}).get("kind", "none")) != "none":
+        facts["reduce"] = fewer
     if tokenizer.is_file():
         facts["tokenizer"] = read_json(tokenizer).get("kind")
     if weights.is_file():
@@ -127,6 +130,7 @@ def _readable(name: str, value: Any) -> str:
     forms: dict[str, Callable[[Any], str]] = {
         "weights_bytes": lambda size: f"{size:,}",
         "parameters": lambda count: f"{count:,}",
+        "labels": lambda labels: ", ".join(labels),
         "best_loss": lambda loss: f"{loss:.4f}",
         "seconds": lambda seconds: f"{seconds:.0f} ({clock(seconds)})",
     }

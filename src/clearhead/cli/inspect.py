@@ -11,18 +11,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import Count, Device, Switch, Threads, use_threads
+from clearhead.cli.flags import (
+    Count,
+    Device,
+    Reduce,
+    ReduceR,
+    ReduceThreshold,
+    Switch,
+    Threads,
+    make_fewer,
+    use_threads,
+)
 from clearhead.errors import UsageError
 
 if TYPE_CHECKING:
     from clearhead.run.inspecting import Inspection
+    from clearhead.run.seeing import LoadedVit
     from clearhead.run.surgery import Effect
 
 Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())]
 
 
 def inspect(
-    model: Path,
+    model: str | None = None,
     text: str | None = None,
     /,
     *,
@@ -32,6 +43,7 @@ def inspect(
     svg: Path | None = None,
     json: Path | None = None,
     tensors: Path | None = None,
+    trail: Path | None = None,
     head: str | None = None,
     ablate: Names = None,
     prune: Names = None,
@@ -40,27 +52,34 @@ def inspect(
     split: str | None = None,
     limit: Count = None,
     beam: Count = None,
+    reduce: Reduce = None,
+    r: ReduceR = None,
+    threshold: ReduceThreshold = None,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
-    """Look at every head of a model while it translates a text; switch heads off, weigh them, prune them.
+    """Look at every head of a model while it works on a text or a picture; switch heads off, weigh them, prune them.
 
     clearhead inspect runs/de-en "Ein Mann fährt Rad." --out page.html
 
+    clearhead inspect "我吃了一个苹果。" --out page.html
+
     clearhead inspect runs/de-en "Ein Mann fährt Rad." --ablate decoder.2.cross.5 encoder.0
+
+    clearhead inspect runs/fashion-vit shoe.png --png heads.png --reduce merge --r 8 --trail merged.png
 
     clearhead inspect runs/de-en --importance --on dev.tsv --out importance.tsv
 
     clearhead inspect runs/de-en --prune decoder.2.cross.5 encoder.0.self.1 --out models/smaller
 
-    Heads and layers are counted from 0.
+    Heads and layers are counted from 0. Without a model the built-in one is used, or the one in CLEARHEAD_MODEL.
 
     Parameters
     ----------
     model
-        A model or run directory.
+        A model or run directory; left out, the built-in model is looked into.
     text
-        What to translate while looking; after -- if it begins with a dash.
+        What to translate while looking, or the picture to look at; after -- if it begins with a dash.
     target
         Lead the model to this translation instead of its own.
     out
@@ -73,8 +92,10 @@ def inspect(
         Write everything the page knows into this file.
     tensors
         Write the weights as safetensors, with the names and shapes that bertviz takes.
+    trail
+        Draw which words of a text, or patches of a picture, were merged or dropped in each layer.
     head
-        What is drawn: one head (cross.2.3), a layer (encoder.0), or all heads of a kind, which is cross by default.
+        What is drawn: one head (cross.2.3), a layer (encoder.0), or a kind (cross by default, of pictures encoder).
     ablate
         Heads or layers to switch off, such as decoder.2.cross.5, decoder.2.cross or encoder.0.
     prune
@@ -92,20 +113,59 @@ def inspect(
     """
     use_threads(threads)
     given = {"--out": out, "--png": png, "--svg": svg, "--json": json, "--tensors": tensors}
-    about_a_text = {"a text": text, "--target": target, "--head": head, "--ablate": ablate}
-    other_files = {flag: path for flag, path in given.items() if flag != "--out"}
+    about_a_text = {"a text": text, "--target": target, "--head": head, "--ablate": ablate, "--reduce": reduce}
+    other_files = {**{flag: path for flag, path in given.items() if flag != "--out"}, "--trail": trail}
     if prune is not None:
         _refuse("--prune", {"--importance": importance or None, "--on": on, **about_a_text, **other_files})
-        _prune(model, prune, out)
+        _prune(_home(model), prune, out)
     elif importance:
         _refuse("--importance", {**about_a_text, **other_files})
-        _weigh(model, on, split, limit, beam, out or Path("importance.tsv"), device)
+        _weigh(_home(model), on, split, limit, beam, out or Path("importance.tsv"), device)
     else:
-        _refuse("a text", {"--on": on, "--split": split, "--limit": limit})
         if text is None:
-            raise UsageError('say what to look at: clearhead inspect MODEL "a text" (or --importance, or --prune)')
+            model, text = _told_apart(model)
+        _refuse("a text", {"--on": on, "--split": split, "--limit": limit})
         _refuse_endings(given)
-        _look(model, text, target, given, head, ablate or [], beam, device)
+        home = _home(model)
+        with show.waiting("looking"):
+            from clearhead.run.classifying import LoadedClassifier
+            from clearhead.run.seeing import LoadedVit
+            from clearhead.run.using import load
+
+            loaded = load(home, device)
+        if isinstance(loaded, LoadedVit):
+            _refuse("a picture", {"--target": target, "--beam": beam, "--out": out})
+            make_fewer(loaded, reduce, r, threshold)
+            _look_at_picture(loaded, text, given, trail, head or "encoder", ablate or [])
+        else:
+            if not isinstance(loaded, LoadedClassifier):
+                fewer = {"--trail": trail, "--reduce": reduce, "--r": r, "--threshold": threshold}
+                _refuse(f"a {loaded.model.config.kind}", fewer)
+            make_fewer(loaded, reduce, r, threshold)
+            _look(loaded, model, text, target, given, head, ablate or [], beam, trail)
+
+
+def _told_apart(word: str | None) -> tuple[None, str]:
+    """A lone word is the text for the built-in model, unless it is a model and the text was forgotten."""
+    try:
+        is_path = word is not None and Path(word).exists()
+    except OSError:
+        # Too long for a name: a text.
+        is_path = False
+    if word is None or is_path:
+        raise UsageError('say what to look at: clearhead inspect [MODEL] "a text" (or --importance, or --prune)')
+    return None, word
+
+
+def _home(model: str | None) -> Path:
+    """Where the model is that is meant; whoever named none is told which it is."""
+    if model is not None:
+        return Path(model)
+    from clearhead.run.built_in import default_model
+
+    path = default_model()
+    show.note(f"no model named, so this is {path}")
+    return path
 
 
 def _refuse(mode: str, useless: dict[str, Any]) -> None:
@@ -122,41 +182,65 @@ def _refuse_endings(given: dict[str, Path | None]) -> None:
             raise UsageError(f"{flag} writes a file that ends with {endings[flag]}, not {path}")
 
 
+def _look_at_picture(
+    loaded: LoadedVit, picture: str, given: dict[str, Path | None], trail: Path | None, heads: str, ablate: list[str]
+) -> None:
+    with show.waiting("looking"):
+        whole = loaded.inspect(picture)
+        whole.maps(heads)
+        found = loaded.inspect(picture, ablate=ablate) if ablate else whole
+    for name, one in (("whole", whole), (f"without {', '.join(ablate)}", found)) if ablate else (("", found),):
+        share = f"{one.probabilities[one.label]:.4f}"
+        sys.stdout.write("\t".join([*([name] if name else []), one.label, share]) + "\n")
+    left = found.trail.left()
+    if min(left) < left[0] or left[0] < found.config.num_tokens:
+        show.note(f"tokens left after each layer, of {found.config.num_tokens}: {', '.join(map(str, left))}")
+    for path in [path for path in given.values() if path is not None]:
+        show.note(f"wrote {found.save(path, heads=heads)}")
+    if trail is not None:
+        show.note(f"wrote {found.save_trail(trail)}")
+
+
 def _look(
-    model: Path,
+    loaded: Any,
+    model: str | None,
     text: str,
     target: str | None,
     given: dict[str, Path | None],
     head: str | None,
     ablate: list[str],
     beam: int | None,
-    device: str,
+    trail: Path | None,
 ) -> None:
     with show.waiting("looking"):
         from clearhead.inspection.names import meant, named_heads
         from clearhead.inspection.pictures import font_advice
         from clearhead.run.translating import LoadedTranslator
-        from clearhead.run.using import load_as
 
-        translator = load_as(LoadedTranslator, model, device)
+        if beam is not None and not isinstance(loaded, LoadedTranslator):
+            raise UsageError("--beam is about translating: leave it out")
         options: dict[str, Any] = {} if beam is None else {"beam_size": beam}
-        whole = translator.inspect(text, target, **options)
+        whole = loaded.inspect(text, target, **options)
         if head is not None:
             meant(named_heads(whole.heads), head)
-        found = translator.inspect(text, target, ablate=ablate, **options) if ablate else whole
+        found = loaded.inspect(text, target, ablate=ablate, **options) if ablate else whole
     _say(whole, found, ablate, is_led=target is not None)
     wanted = [path for path in given.values() if path is not None]
     for path in wanted:
-        found.save(path, heads=head or "cross")
-        show.note(f"wrote {path}")
+        found.save(path, heads=head)
+        is_page = path.suffix.lower() == ".html"
+        show.note(f"wrote {path}" + (f"; open it in a browser: {show.address(path)}" if is_page else ""))
+    if trail is not None:
+        wanted.append(found.save_trail(trail))
+        show.note(f"wrote {trail}")
     if any(path.suffix.lower() in (".png", ".svg") for path in wanted):
         advice = font_advice([text, found.translation])
         if advice:
             show.note(advice)
     if not wanted and not ablate:
         _table(found)
-        again = f"{show.program()} inspect {shlex.quote(str(model))} {shlex.quote(text)} --out page.html"
-        show.note(f"\nto look for yourself:  {again}")
+        again = shlex.join([*([] if model is None else [model]), text])
+        show.note(f"\nto look for yourself:  {show.program()} inspect {again} --out page.html")
 
 
 def _say(whole: Inspection, found: Inspection, ablate: Sequence[str], *, is_led: bool) -> None:
@@ -175,10 +259,12 @@ WORDS = {
     "previous": "looks one back",
     "next": "looks one ahead",
     "self": "looks at itself",
+    "near": "looks nearby",
     "first": "looks at the beginning",
     "last": "looks at the end",
     "punctuation": "looks at punctuation",
     "diagonal": "follows word by word",
+    "peak": "looks at one place at a time",
     "everywhere": "looks everywhere",
 }
 """Labels in plain words."""
@@ -196,6 +282,9 @@ def _table(found: Inspection) -> None:
         for head in found.view["heads"]
         if head["label"] is not None
     ]
+    if not rows:
+        show.note("no head has a clear habit in this sentence")
+        return
     show.table("heads with a clear habit in this sentence", ("head", "habit", "share"), rows)
 
 

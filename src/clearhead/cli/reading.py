@@ -1,4 +1,4 @@
-"""A file or standard input comes in, plain or gzip; its lines go out, read once, so that a pipe will do.
+"""A file or standard input comes in, plain or gzip; its lines or its text go out, read once, so that a pipe will do.
 
 Training data goes through `clearhead.data.lines`, which leaves lines out; here every line counts.
 """
@@ -10,23 +10,22 @@ import io
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import BinaryIO
 
 from clearhead.errors import DataError, MissingInputError
 
 MAX_LINE_BYTES = 1 << 20
+MAX_TEXT_BYTES = 1 << 24
 GZIP = b"\x1f\x8b"
 
 
 def read_lines(path: Path | None) -> Iterator[str]:
     """The lines of a file or of standard input, split on line feeds only, so that output and input stay aligned."""
-    name = "standard input" if path is None else str(path)
+    name = _name(path)
     number = 0
-    with _opened(path) as file:
-        is_gzip = isinstance(file, io.BufferedReader) and file.peek(len(GZIP)).startswith(GZIP)
-        stream = gzip.GzipFile(fileobj=file) if is_gzip else file
+    with _unpacked(path) as stream:
         try:
             while raw := stream.readline(MAX_LINE_BYTES + 1):
                 number += 1
@@ -38,6 +37,34 @@ def read_lines(path: Path | None) -> Iterator[str]:
             raise DataError(f"{name} line {number:,} is not UTF-8") from None
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise DataError(f"{name} after line {number:,}: the gzip data is damaged: {error}") from None
+
+
+def read_text(path: Path | None) -> str:
+    """The whole text of a file or of standard input, with line feeds at its line ends."""
+    name = _name(path)
+    with _unpacked(path) as stream:
+        try:
+            raw = stream.read(MAX_TEXT_BYTES + 1)
+        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise DataError(f"{name}: the gzip data is damaged: {error}") from None
+    if len(raw) > MAX_TEXT_BYTES:
+        raise DataError(f"{name} has more than {MAX_TEXT_BYTES >> 20} megabytes: give its last part")
+    try:
+        return raw.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise DataError(f"{name} line {line:,} is not UTF-8") from None
+
+
+def _name(path: Path | None) -> str:
+    return "standard input" if path is None else str(path)
+
+
+@contextmanager
+def _unpacked(path: Path | None) -> Iterator[BinaryIO]:
+    with _opened(path) as file:
+        is_gzip = isinstance(file, io.BufferedReader) and file.peek(len(GZIP)).startswith(GZIP)
+        yield gzip.GzipFile(fileobj=file) if is_gzip else file  # type: ignore[misc]
 
 
 def _opened(path: Path | None) -> AbstractContextManager[BinaryIO]:

@@ -8,12 +8,26 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import Count, Device, Engine, Json, Model, Threads, Workers
+from clearhead.cli.flags import (
+    Count,
+    Device,
+    Engine,
+    Json,
+    Model,
+    Reduce,
+    ReduceR,
+    ReduceThreshold,
+    Threads,
+    Workers,
+    use_threads,
+)
+from clearhead.cli.judging import score_classifier, score_pictures
+from clearhead.cli.perplexity import score_text
 from clearhead.cli.reading import read_lines
 from clearhead.errors import MissingInputError, UsageError
 
@@ -29,6 +43,10 @@ def score(
     source: Path | None = None,
     target: Path | None = None,
     tsv: Path | None = None,
+    csv: Path | None = None,
+    jsonl: Path | None = None,
+    folder: Path | None = None,
+    text: Path | None = None,
     hypotheses: Path | None = None,
     split: str | None = None,
     part: str | None = None,
@@ -39,6 +57,12 @@ def score(
     limit: Count = None,
     save: Path | None = None,
     min_bleu: float | None = None,
+    png: Path | None = None,
+    baseline: Annotated[bool, Parameter(negative="--no-baseline")] = True,
+    min_accuracy: float | None = None,
+    reduce: Reduce = None,
+    r: ReduceR = None,
+    threshold: ReduceThreshold = None,
     as_json: Json = False,
     engine: Engine = None,
     device: Device = "auto",
@@ -47,11 +71,24 @@ def score(
 ) -> int:
     """Score translations: BLEU and chrF with signature and confidence interval, and exact match.
 
+    A classifier is scored on labelled texts: accuracy with its interval, F1, confusion, calibration, and beside it what
+    a linear model over words and pairs of words reaches that has seen the same.
+
+    A Vision Transformer is scored on labelled pictures in the same way, but for the linear model.
+
+    A language model is scored on a text instead: its perplexity per token, character and byte.
+
     clearhead score --model runs/de-en --source test.de --target test.en
 
     clearhead score --hypotheses output.txt --target test.en
 
     clearhead score --model runs/new --split test --against runs/old
+
+    clearhead score --model runs/imdb --split test --png confusion.png
+
+    clearhead score --model runs/fashion-vit --split test --reduce merge --r 4
+
+    clearhead score --model runs/shakespeare --text play.txt
 
     Parameters
     ----------
@@ -60,7 +97,15 @@ def score(
     target
         The test set's reference translations.
     tsv
-        Instead of two files: one with source and reference in its first two columns.
+        Instead of two files: one with source and reference in its first two columns; or labelled texts.
+    csv
+        For a classifier: labelled texts between commas, columns named in the first line.
+    jsonl
+        For a classifier: labelled texts, one JSON object a line.
+    folder
+        For a classifier: labelled texts as files, or for a vit pictures, in a folder for each label.
+    text
+        For a language model: a text to foretell, plain or .gz.
     hypotheses
         Translations made earlier, one a line, to be scored as they are.
     split
@@ -76,16 +121,57 @@ def score(
     beam
         Hypotheses kept side by side; 1 is greedy.
     limit
-        Score only the first so many pairs.
+        Score only the first so many pairs, or so many labelled texts, evenly spaced.
     save
-        Write the translations to this file.
+        Write the translations, or the labels, to this file.
     min_bleu
         Exit with 1 if BLEU is lower: a gate for scripts.
+    png
+        For a classifier: draw its confusion matrix into this file.
+    baseline
+        For a classifier: fit the linear baseline too, which takes its time.
+    min_accuracy
+        For a classifier: exit with 1 if its accuracy, in per cent, is lower.
     """
     if (model is None) == (hypotheses is None):
         raise UsageError("score either a --model or a file of --hypotheses")
     if save is not None and not save.parent.is_dir():
         raise MissingInputError(f"there is no directory {save.parent} to save {save.name} in")
+    kind = None if model is None else _kind_of(model)
+    labelled: dict[str, Any] = {"csv": csv, "jsonl": jsonl, "folder": folder}
+    if model is not None and kind == "classifier":
+        useless = {
+            "--text": text, "--source": source, "--target": target, "--part": part, "--language": language,
+            "--like": like, "--beam": beam, "--min-bleu": min_bleu, "--workers": workers,
+        }  # fmt: skip
+        use_threads(threads)
+        files = {kind: path for kind, path in {"tsv": tsv, **labelled}.items() if path is not None}
+        return score_classifier(
+            model, files, split, limit, useless, against=against, png=png, save=save, baseline=baseline,
+            min_accuracy=min_accuracy, as_json=as_json, device=device, fewer=(reduce, r, threshold),
+        )  # fmt: skip
+    if model is not None and kind == "vit":
+        useless = {
+            "--tsv": tsv, "--csv": csv, "--jsonl": jsonl, "--text": text, "--source": source, "--target": target,
+            "--part": part, "--language": language, "--like": like, "--beam": beam, "--min-bleu": min_bleu,
+            "--workers": workers,
+        }  # fmt: skip
+        use_threads(threads)
+        return score_pictures(
+            model, folder, split, limit, useless, against=against, png=png, save=save, min_accuracy=min_accuracy,
+            as_json=as_json, device=device, fewer=(reduce, r, threshold),
+        )  # fmt: skip
+    labelled |= {"reduce": reduce, "r": r, "threshold": threshold}
+    for flag, value in {**labelled, "png": png, "min-accuracy": min_accuracy}.items():
+        if value is not None:
+            raise UsageError(f"--{flag} is for classifiers, and this is none: leave it out")
+    if model is not None and (text is not None or kind == "gpt"):
+        useless = {
+            "--source": source, "--target": target, "--tsv": tsv, "--part": part, "--against": against, "--save": save,
+            "--language": language, "--like": like, "--beam": beam, "--limit": limit, "--min-bleu": min_bleu,
+        }  # fmt: skip
+        use_threads(threads)
+        return score_text(model, text, split, useless, as_json=as_json, device=device)
     texts: list[str] = []
     parts: dict[str, list[int]] = {}
     if model is None:
@@ -132,6 +218,16 @@ def score(
         show.fail(f"BLEU {scores.bleu:.2f} is below {min_bleu:g}")
         return 1
     return 0
+
+
+def _kind_of(model: Path) -> str:
+    from clearhead.engines.directory import is_exported, read_exported
+
+    if is_exported(model):
+        return read_exported(model).notes.kind
+    from clearhead.run.using import kind_of
+
+    return kind_of(model)
 
 
 def _compared(

@@ -68,6 +68,11 @@ def program() -> str:
     return shlex.quote(str(started.relative_to(here) if started.is_relative_to(here) else started))
 
 
+def address(page: Path) -> str:
+    """Where a page is, in the form that terminals make clickable and every browser takes."""
+    return page.resolve().as_uri()
+
+
 def note(message: str) -> None:
     """One line that says what is going on."""
     console().print(_text(message))

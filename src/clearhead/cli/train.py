@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from clearhead.training.events import Event, Finished, Reading
     from clearhead.training.sizing import Choice
 
+PICTURES = ("pictures", "picture_labels", "validation_pictures", "validation_picture_labels")
 PAIRS = ("source", "target", "tsv", "validation_source", "validation_target", "validation_tsv")
 
 
@@ -38,7 +39,16 @@ class Kind(NamedTuple):
     """Flags to suggest to somebody who has named none."""
 
 
-KINDS: dict[str, Kind] = {"translator": Kind(PAIRS, "--source FILE --target FILE, --tsv FILE")}
+LABELLED = tuple(f"{prefix}{kind}" for prefix in ("", "validation_") for kind in ("tsv", "csv", "jsonl", "folder"))
+KINDS: dict[str, Kind] = {
+    "translator": Kind(PAIRS, "--source FILE --target FILE, --tsv FILE"),
+    "classifier": Kind(
+        LABELLED, "--tsv FILE (its first line names the columns: text, label), --csv, --jsonl, --folder"
+    ),
+    "bert": Kind(("text", "validation_text"), "--text FILE, with a document a line"),
+    "gpt": Kind(("text", "validation_text"), "--text FILE"),
+    "vit": Kind(PICTURES, "--pictures FOLDER, with a folder for each class in it"),
+}
 """By its name in MODELS; the flags are those of `train`."""
 DEFAULT_KIND = "translator"
 
@@ -53,6 +63,18 @@ def train(
     validation_source: Path | None = None,
     validation_target: Path | None = None,
     validation_tsv: Path | None = None,
+    csv: Path | None = None,
+    validation_csv: Path | None = None,
+    jsonl: Path | None = None,
+    validation_jsonl: Path | None = None,
+    folder: Path | None = None,
+    validation_folder: Path | None = None,
+    text: Path | None = None,
+    validation_text: Path | None = None,
+    pictures: Path | None = None,
+    picture_labels: Path | None = None,
+    validation_pictures: Path | None = None,
+    validation_picture_labels: Path | None = None,
     out: Path | None = None,
     set: Annotated[list[str] | None, Parameter(name=["--set", "-s"], negative=(), metavar="KEY=VALUE")] = None,
     resume: Switch = False,
@@ -66,6 +88,12 @@ def train(
 
     clearhead train translator --source a.de --target a.en --out runs/de-en
 
+    clearhead train classifier --tsv labelled.tsv --out runs/mine
+
+    clearhead train gpt --text a.txt --out runs/a
+
+    clearhead train vit --pictures photos --out runs/photos
+
     clearhead train numbers --set train.steps=500
 
     clearhead train runs/de-en --resume
@@ -75,19 +103,43 @@ def train(
     Parameters
     ----------
     what
-        A recipe such as numbers, a config file, a run to go on with, or translator: sizes chosen from your data.
+        A recipe such as numbers, a config file, a run to go on with, or a kind: translator, classifier, bert, gpt, vit.
     source
         Text in the source language, one sentence a line; plain or .gz.
     target
         Its translation, line by line.
     tsv
-        Instead of two files: one with source and target in its first two tab-separated columns.
+        Instead of two files: source and target between tabs; for a classifier text and label, named in the first line.
     validation_source
         Source text to validate on; without it some pairs are held out.
     validation_target
         Its translation.
     validation_tsv
-        Pairs to validate on, as one file.
+        Pairs to validate on, or labelled texts, as one file.
+    csv
+        Labelled texts for a classifier between commas and double quotes, columns named in the first line.
+    validation_csv
+        Such texts to validate on.
+    jsonl
+        Labelled texts for a classifier, one JSON object a line, with the keys text and label.
+    validation_jsonl
+        Such texts to validate on.
+    folder
+        Labelled texts for a classifier as files, in a folder for each label.
+    validation_folder
+        Such texts to validate on.
+    text
+        Any text, to train a gpt on, or one with a document a line for a bert; plain or .gz.
+    validation_text
+        A text to validate on; without it the last tenth is kept for that.
+    pictures
+        For a vit: a folder with a folder of pictures for each class in it, or an IDX file of pictures.
+    picture_labels
+        Their labels, if that is an IDX file.
+    validation_pictures
+        Pictures to validate on; without them some are held out.
+    validation_picture_labels
+        Their labels.
     out
         The run directory; it must be new or empty.
     set
@@ -106,7 +158,12 @@ def train(
     use_threads(threads)
     data = {
         "source": source, "target": target, "tsv": tsv, "validation_source": validation_source,
-        "validation_target": validation_target, "validation_tsv": validation_tsv,
+        "validation_target": validation_target, "validation_tsv": validation_tsv, "csv": csv,
+        "validation_csv": validation_csv, "jsonl": jsonl, "validation_jsonl": validation_jsonl, "folder": folder,
+        "validation_folder": validation_folder,
+        "text": text, "validation_text": validation_text,
+        "pictures": pictures, "picture_labels": picture_labels, "validation_pictures": validation_pictures,
+        "validation_picture_labels": validation_picture_labels,
     }  # fmt: skip
     request = Request(what, {name: str(path) for name, path in data.items() if path is not None}, out, set or [])
     if settings:

@@ -167,11 +167,13 @@ class TokenisedPairs:
     def open(cls, directory: Path) -> TokenisedPairs:
         """Map a stored corpus into memory, after checking that it is whole."""
         arrays, facts = read_columns(directory)
-        source, target = (_sentences(arrays[f"{side}_ids"], arrays[f"{side}_offsets"]) for side in ("source", "target"))
+        sides = ("source", "target")
+        source, target = (sentences_of(arrays[f"{side}_ids"], arrays[f"{side}_offsets"]) for side in sides)
         return cls(source, target, arrays["line_numbers"], facts["dropped_too_long"])
 
 
-def _sentences(ids: Integers, offsets: NDArray[np.int64]) -> Sentences:
+def sentences_of(ids: Integers, offsets: NDArray[np.int64]) -> Sentences:
+    """Sentences that lie end to end, from the offsets between them."""
     return Sentences(ids, offsets[:-1], np.diff(offsets).astype(np.int32))
 
 
@@ -255,7 +257,7 @@ def tokenising(
         ColumnWriter(directory, _dtypes(tokenizers)) as writer,
         contextlib.closing(encoded(pairs, tokenizers, max_len, workers, CHUNK)) as chunks,
     ):
-        sides = _SideWriter(writer, "source"), _SideWriter(writer, "target")
+        sides = SideWriter(writer, "source_"), SideWriter(writer, "target_")
         for chunk in chunks:
             sides[0].append(chunk.source_ids, chunk.source_lengths)
             sides[1].append(chunk.target_ids, chunk.target_lengths)
@@ -278,17 +280,18 @@ def driven(steps: Generator[int, None, Result], progress: Progress | None) -> Re
             progress(done)
 
 
-class _SideWriter:
-    """One side's two columns: ids end to end, and the offsets between sentences."""
+class SideWriter:
+    """Two columns: the ids of sentences end to end, and the offsets between them."""
 
-    def __init__(self, writer: ColumnWriter, side: str) -> None:
-        self._writer, self._side, self._end = writer, side, 0
-        writer.append(f"{side}_offsets", bytes(np.dtype("<i8").itemsize))
+    def __init__(self, writer: ColumnWriter, prefix: str = "") -> None:
+        self._writer, self._prefix, self._end = writer, prefix, 0
+        writer.append(f"{prefix}offsets", bytes(np.dtype("<i8").itemsize))
 
     def append(self, ids: bytes, lengths: bytes) -> None:
+        """Some more sentences."""
         ends = self._end + np.cumsum(np.frombuffer(lengths, dtype="<i4"), dtype="<i8")
-        self._writer.append(f"{self._side}_ids", ids)
-        self._writer.append(f"{self._side}_offsets", ends.tobytes())
+        self._writer.append(f"{self._prefix}ids", ids)
+        self._writer.append(f"{self._prefix}offsets", ends.tobytes())
         self._end = int(ends[-1]) if len(ends) else self._end
 
 

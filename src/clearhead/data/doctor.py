@@ -20,18 +20,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.data import columns
+from clearhead.data import columns, hashes
 from clearhead.data.alignment import first_break
 from clearhead.data.columns import ColumnWriter, read_columns
 from clearhead.data.corpus import cache_key
 from clearhead.data.gist import gist
+from clearhead.data.hashes import Hashes
 from clearhead.data.limits import Limits, judge
 from clearhead.data.reasons import REASONS, Reason
 from clearhead.data.report import Dropped, Leakage, PartCount, Place, Report, count_dropped, measure
 from clearhead.data.sources import PairSource
 from clearhead.errors import DataError, MissingInputError, StorageError, choose
 
-Hashes = NDArray[np.uint64]
 Progress = Callable[[int], None]
 
 WORTH_STORING = 100_000
@@ -39,10 +39,6 @@ WORTH_STORING = 100_000
 
 _AT_ONCE = 500
 _PROGRESS_EVERY = 10_000
-_CHUNK = 1 << 20
-_ODD = 0x9E3779B97F4A7C15
-# The letters of "test": a seed of its own, so that the test pairs are not the first to be validated on.
-_TEST_SEED = 0x74657374
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +100,8 @@ def check(
         notes=(*notes, *_notes_on_alignment(found, files), *(seen.report.notes if seen else ())),
         parts=tuple(_count_part(found, part, file) for part, file in enumerate(files)),
     )
-    hashes = found.source_hashes, found.target_hashes, found.source_gists, found.target_gists
-    return Checkup(report, found.reasons, *hashes, found.parts, files, seen)
+    sums = found.source_hashes, found.target_hashes, found.source_gists, found.target_gists
+    return Checkup(report, found.reasons, *sums, found.parts, files, seen)
 
 
 def kept_pairs(source: PairSource, checkup: Checkup) -> Iterator[tuple[int, str, str]]:
@@ -138,29 +134,14 @@ def hold_out(
     out stays unseen on that side. The choice depends on the texts and the seed, not on the order of the pairs; with a
     share, each text is chosen by itself, so that more data move none of it.
     """
-    keys = _scramble(choose(HOLD_OUT_SIDES, by, "side to hold out by")(checkup), seed)
+    groups = choose(HOLD_OUT_SIDES, by, "side to hold out by")(checkup)
     eligible = checkup.kept if among is None else checkup.kept & among
-    groups, sizes = np.unique(keys[eligible], return_counts=True)
-    kept = int(sizes.sum())
-    if isinstance(amount, float) and 0 < amount < 1:
-        chosen = groups[groups < np.uint64(int(amount * 2**64))]
-        if len(chosen) in (0, len(groups)):
-            all_or_none = "all" if len(chosen) else "none"
-            raise DataError(
-                f"cannot hold out {amount:g} of {kept:,} pairs: that is {all_or_none} of them; give a count"
-            )
-        return eligible & _is_among(keys, chosen)
-    count = _hold_out_count(amount, kept)
-    sizes[sizes > count] = 0
-    chosen = groups[(sizes > 0) & (np.cumsum(sizes) <= count)]
-    if not len(chosen):
-        raise DataError(f"cannot hold out {count:,} of {kept:,} pairs: there are too few different {by} texts")
-    return eligible & _is_among(keys, chosen)
+    return hashes.hold_out(groups, eligible, amount, seed, "pairs", f"{by} texts")
 
 
 def hold_out_test(checkup: Checkup, amount: int | float, by: str = "source") -> NDArray[np.bool_]:
     """Choose kept pairs for the final test (True) by their texts alone, so that no seed ever lets one into training."""
-    return hold_out(checkup, amount, _TEST_SEED, by)
+    return hold_out(checkup, amount, hashes.TEST_SEED, by)
 
 
 class _Found(NamedTuple):
@@ -195,7 +176,7 @@ def _stored(directory: Path) -> tuple[_Found, list[str]]:
 
 def _read(source: PairSource, limits: Limits, progress: Progress | None) -> tuple[_Found, list[str]]:
     reasons = bytearray()
-    hashes = bytearray(), bytearray()
+    sums = bytearray(), bytearray()
     gists = bytearray(), bytearray()
     lengths = array("i"), array("i")
     parts = bytearray()
@@ -207,7 +188,7 @@ def _read(source: PairSource, limits: Limits, progress: Progress | None) -> tupl
             for pair, one, other in zip(chunk, *texts, strict=True)
         )
         for side in (0, 1):
-            hashes[side].extend(b"".join([blake2b(text.encode(), digest_size=8).digest() for text in texts[side]]))
+            sums[side].extend(b"".join([blake2b(text.encode(), digest_size=8).digest() for text in texts[side]]))
             gists[side].extend(b"".join([blake2b(gist(text).encode(), digest_size=8).digest() for text in texts[side]]))
             lengths[side].extend(map(len, texts[side]))
         parts.extend([pair.part for pair in chunk])
@@ -217,8 +198,8 @@ def _read(source: PairSource, limits: Limits, progress: Progress | None) -> tupl
         progress(len(reasons))
     found = _Found(
         np.frombuffer(reasons, dtype=np.uint8),
-        np.frombuffer(hashes[0], dtype="<u8"),
-        np.frombuffer(hashes[1], dtype="<u8"),
+        np.frombuffer(sums[0], dtype="<u8"),
+        np.frombuffer(sums[1], dtype="<u8"),
         np.frombuffer(gists[0], dtype="<u8"),
         np.frombuffer(gists[1], dtype="<u8"),
         np.frombuffer(lengths[0], dtype=np.int32),
@@ -226,53 +207,28 @@ def _read(source: PairSource, limits: Limits, progress: Progress | None) -> tupl
         np.frombuffer(parts, dtype=np.uint8),
     )
     if limits.drop_duplicates:
-        _mark_duplicates(found)
+        again = hashes.repetitions(
+            hashes.paired(found.source_hashes, found.target_hashes), found.reasons == Reason.KEPT
+        )
+        found.reasons[again] = Reason.DUPLICATE
     return found, source.notes()
-
-
-def _pair_keys(source_hashes: Hashes, target_hashes: Hashes) -> Hashes:
-    keys = source_hashes * np.uint64(_ODD)
-    keys += target_hashes
-    return keys
-
-
-def _is_among(keys: Hashes, few: Hashes) -> NDArray[np.bool_]:
-    """Which keys occur among a few sorted ones; unlike `np.isin` this does not copy and sort the many."""
-    found = np.zeros(len(keys), dtype=np.bool_)
-    if len(few):
-        for start in range(0, len(keys), _CHUNK):
-            part = keys[start : start + _CHUNK]
-            place = np.minimum(np.searchsorted(few, part), len(few) - 1)
-            found[start : start + _CHUNK] = few[place] == part
-    return found
-
-
-def _mark_duplicates(found: _Found) -> None:
-    keys = _pair_keys(found.source_hashes, found.target_hashes)
-    is_kept = found.reasons == Reason.KEPT
-    in_order = keys[is_kept]
-    in_order.sort()
-    repeated = np.unique(in_order[1:][in_order[1:] == in_order[:-1]])
-    candidates = np.flatnonzero(is_kept & _is_among(keys, repeated))
-    _, first = np.unique(keys[candidates], return_index=True)
-    found.reasons[np.delete(candidates, first)] = Reason.DUPLICATE
 
 
 def _leakage(found: _Found, seen: Checkup) -> Leakage:
     is_trained = found.reasons == Reason.KEPT
 
     def shared(trained: Hashes, held: Hashes) -> int:
-        both = trained[is_trained & _is_among(trained, np.unique(held))]
-        return int(np.count_nonzero(_is_among(held, np.unique(both))))
+        both = trained[is_trained & hashes.is_among(trained, np.unique(held))]
+        return int(np.count_nonzero(hashes.is_among(held, np.unique(both))))
 
     held_source, held_target = seen.source_hashes[seen.kept], seen.target_hashes[seen.kept]
-    pairs = _pair_keys(found.source_hashes, found.target_hashes)
+    pairs = hashes.paired(found.source_hashes, found.target_hashes)
     return Leakage(
         validation_name=seen.report.name,
         validation_pairs=seen.report.kept,
         same_source=shared(found.source_hashes, held_source),
         same_target=shared(found.target_hashes, held_target),
-        same_pair=shared(pairs, _pair_keys(held_source, held_target)),
+        same_pair=shared(pairs, hashes.paired(held_source, held_target)),
     )
 
 
@@ -308,28 +264,6 @@ def _refuse_if_nothing_is_kept(name: str, found: _Found, dropped: Mapping[Reason
         for reason, entry in dropped.items()
     ]
     raise DataError(f"no usable pair in {name}: {', '.join(counts) or 'it has none'}")
-
-
-def _hold_out_count(amount: int | float | None, kept: int) -> int:
-    if amount is None:
-        count = min(2_000, max(1, kept // 20))
-    else:
-        count = amount if isinstance(amount, int) else round(amount * kept)
-    if not 1 <= count < kept:
-        raise DataError(f"cannot hold out {count:,} of {kept:,} pairs: some must be left on both sides")
-    return count
-
-
-def _scramble(hashes: Hashes, seed: int) -> Hashes:
-    """Another order of the hashes for every seed (the end of splitmix64)."""
-    mixed = hashes + np.uint64(seed * _ODD % 2**64)
-    # In place, for there may be many.
-    mixed ^= mixed >> np.uint64(30)
-    mixed *= np.uint64(0xBF58476D1CE4E5B9)
-    mixed ^= mixed >> np.uint64(27)
-    mixed *= np.uint64(0x94D049BB133111EB)
-    mixed ^= mixed >> np.uint64(31)
-    return mixed
 
 
 HOLD_OUT_SIDES: dict[str, Callable[[Checkup], Hashes]] = {

@@ -14,6 +14,7 @@ import stat
 import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NoReturn
 
 from clearhead.data.reasons import Reason
 from clearhead.errors import DataError, MissingInputError, StorageError
@@ -62,7 +63,7 @@ class TextFile:
             text = _plain_text(bunch)
             if text is None:
                 for raw in self._raw(bunch):
-                    yield raw if isinstance(raw, Reason) else _decode(raw)
+                    yield raw if isinstance(raw, Reason) else decode(raw)
             else:
                 lines = text.split("\n")
                 self.num_lines += len(lines)
@@ -78,10 +79,9 @@ class TextFile:
         """Many whole lines at a time; the end of the last of them is cut off."""
         self.num_lines = self.num_crlf = 0
         self._has_lone_cr = False
-        yield from _whole_lines(self._text_blocks())
+        yield from _whole_lines(self.text_blocks())
         if self._has_lone_cr:
-            advice = f"convert it with: tr '\\r' '\\n' < {self.path} > NEW"
-            raise DataError(f"{self.path} ends its lines with CR only (old Mac); {advice}")
+            self.refuse_lone_cr()
 
     def _raw(self, bunch: bytes) -> Iterator[bytes | Reason]:
         for line in bunch.split(b"\n"):
@@ -91,6 +91,11 @@ class TextFile:
                 line = line[:-1]
             self._has_lone_cr = self.num_lines == 1 and b"\r" in line
             yield line if len(line) <= MAX_LINE_BYTES else Reason.TOO_LONG
+
+    def refuse_lone_cr(self) -> NoReturn:
+        """Say what to do with a file that has no line ends but CR."""
+        advice = f"convert it with: tr '\\r' '\\n' < {self.path} > NEW"
+        raise DataError(f"{self.path} ends its lines with CR only (old Mac); {advice}")
 
     def digest(self) -> str:
         """The sha256 of the file as it lies on disk."""
@@ -107,7 +112,8 @@ class TextFile:
             notes.append(f"{self.path}: CRLF at the end of {share}; the CR was removed")
         return notes
 
-    def _text_blocks(self) -> Iterator[bytes]:
+    def text_blocks(self) -> Iterator[bytes]:
+        """The file as it is, unpacked, in blocks; an empty one, or one that is plainly no UTF-8, is refused."""
         blocks = self._blocks()
         first = next(blocks, b"")
         _refuse_other_formats(self.path, first[:_SNIFFED_BYTES])
@@ -137,6 +143,15 @@ class TextFile:
                 ) from None
             except OSError as error:
                 raise StorageError(f"{self.path} cannot be read after line {self.num_lines}: {error}") from None
+
+
+def without_controls(text: str) -> str:
+    r"""A text with a space in the place of NUL and its like.
+
+    >>> without_controls("good\x10 film\tand\r")
+    'good  film\tand '
+    """
+    return text if text.isprintable() else _CONTROL.sub(" ", text)
 
 
 def open_bytes(path: Path) -> io.BufferedReader:
@@ -171,8 +186,11 @@ def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
 def _plain_text(bunch: bytes) -> str | None:
     """Many lines at once, if nothing is the matter with any of them."""
     # Only the first line can have begun in an earlier block, so only it can be too long.
-    if len(bunch.partition(b"\n")[0]) > MAX_LINE_BYTES:
-        return None
+    return None if len(bunch.partition(b"\n")[0]) > MAX_LINE_BYTES else clean_text(bunch)
+
+
+def clean_text(bunch: bytes) -> str | None:
+    """Bytes as text, if they are UTF-8 without control characters."""
     if len(bunch.translate(None, _CONTROL_BYTES)) != len(bunch):
         return None
     try:
@@ -181,7 +199,8 @@ def _plain_text(bunch: bytes) -> str | None:
         return None
 
 
-def _decode(raw: bytes) -> str | Reason:
+def decode(raw: bytes) -> str | Reason:
+    """One line as text, or what is wrong with it."""
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError:

@@ -121,7 +121,7 @@ def content_sum(path: Path) -> str | None:
     """The SHA-256 of a file's content, unpacked; None if it cannot be unpacked."""
     digest = hashlib.sha256()
     try:
-        with _unpacked(path) as content:
+        with unpacked(path) as content:
             while block := content.read(BLOCK):
                 digest.update(block)
     except (EOFError, gzip.BadGzipFile, zlib.error):
@@ -129,7 +129,8 @@ def content_sum(path: Path) -> str | None:
     return digest.hexdigest()
 
 
-def _unpacked(path: Path) -> gzip.GzipFile | io.BufferedReader:
+def unpacked(path: Path) -> gzip.GzipFile | io.BufferedReader:
+    """A file open for reading, unpacked if it is gzipped, whatever its name."""
     with path.open("rb") as file:
         is_packed = file.read(2) == GZIP
     return gzip.open(path, "rb") if is_packed else path.open("rb")
@@ -180,6 +181,7 @@ def _receive(file: SetFile, draft: Path, progress: Progress | None) -> bool:
 
 
 _MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
+_FASHION = "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
 _SHAKESPEARE = "https://raw.githubusercontent.com/karpathy/char-rnn/master/data/tinyshakespeare/input.txt"
 
 SETS: dict[str, NamedSet] = {
@@ -208,6 +210,16 @@ SETS: dict[str, NamedSet] = {
             SetFile("cmn.hans.txt", "9da1af87e3e61650aa38595e60baef3a4e3a18ed239a7ef4a764c0a87c7ddeff", 4_151_351),
         ),
     ),
+    "imdb": NamedSet(
+        "film reviews: 25,000 to train and 25,000 to test, each neg or pos, and 50,000 without a label",
+        "none stated; cite Maas et al. 2011",
+        "ai.stanford.edu/~amaas/data/sentiment, its files as rows of label, rating, id and text",
+        (
+            SetFile("train.tsv", "c352e588e2d7ee17d08cf4371d54a5dc4e6f85644f7835bb1963d9885efce57f", 33_440_356),
+            SetFile("test.tsv", "8fe9a5b271464205ca3811b512af50d5bdd483d3a48f5b8ab6830a472671d690", 32_658_485),
+            SetFile("unsup.tsv", "c29442611ea186a847be38fb652c45fcb856da7f8d2dd84501280c3fba4950fc", 67_245_705),
+        ),
+    ),
     "tinyshakespeare": NamedSet(
         "40,000 lines of Shakespeare: 1,115,394 characters",
         "public domain text",
@@ -216,6 +228,28 @@ SETS: dict[str, NamedSet] = {
             SetFile(
                 "input.txt", "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed", 1_115_394, _SHAKESPEARE
             ),
+        ),
+    ),
+    "fashion-mnist": NamedSet(
+        "grey pictures of clothes, 28 x 28, of ten kinds: 60,000 to train and 10,000 to test",
+        "MIT",
+        "github.com/zalandoresearch/fashion-mnist",
+        tuple(
+            SetFile(name, sha256, size, f"{_FASHION}{name}.gz")
+            for name, sha256, size in (
+                (
+                    "train-images-idx3-ubyte",
+                    "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+                    47_040_016,
+                ),
+                ("train-labels-idx1-ubyte", "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9", 60_008),
+                (
+                    "t10k-images-idx3-ubyte",
+                    "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+                    7_840_016,
+                ),
+                ("t10k-labels-idx1-ubyte", "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34", 10_008),
+            )
         ),
     ),
 }

@@ -15,6 +15,7 @@ from clearhead.engines.ranking import Floats
 from clearhead.errors import DataError
 from clearhead.generate.hypothesis import Hypothesis
 from clearhead.generate.settings import GenerationConfig
+from clearhead.text.streaming import cut
 from clearhead.text.tokenizer import TokenizerPair, check_encodable
 
 WINDOW = 1024
@@ -85,10 +86,12 @@ class TextTranslator(ABC):
                 )
         return encoded
 
-    def as_text(self, one: Hypothesis) -> Translation:
-        """A hypothesis as its reader sees it."""
+    def as_text(self, one: Hypothesis, config: GenerationConfig) -> Translation:
+        """A hypothesis as its reader sees it, up to the first text that it was to stop at."""
+        whole = self.tokenizers.target.decode(one.ids)
+        before = cut(whole, config.stop)
         # All that any reader may take for the end of a line, so that one line in is one line out.
-        text = " ".join(self.tokenizers.target.decode(one.ids).splitlines())
+        text = " ".join((whole if before is None else before).splitlines())
         return Translation(text, one.score, one.log_prob, one.finished)
 
 
@@ -133,7 +136,7 @@ class ExportedTranslator(TextTranslator):
         filled = [row for row, text in enumerate(texts) if text.strip()]
         found = self.engine.search([ids[row] for row in filled], config, [first + row for row in filled])
         for row, best in zip(filled, found, strict=True):
-            results[row] = [self.as_text(one) for one in best]
+            results[row] = [self.as_text(one, config) for one in best]
         return results
 
 

@@ -56,6 +56,9 @@ def beam(search: Search, state: State) -> Steps:
         kept = candidates.where(goes_on & may_win & ~full[candidates.row])
         rows, tokens = torch.cat((ended.row, kept.row)), torch.cat((ended.token, kept.token))
         yield Choice(paths.origin, paths.history, paths.total, log_probs, rows, tokens)
+        is_stopped = search.is_stopped(paths, kept.row, kept.token)
+        stopped, kept = kept.where(is_stopped), kept.where(~is_stopped)
+        pool.stop(paths, stopped.row, stopped.token, stopped.log_prob)
         paths = paths.extend(kept.row, kept.token, kept.log_prob, kept.is_greedy.long(), state)
     return pool.best()
 

@@ -40,5 +40,9 @@ def walk(search: Search, paths: Paths, pick: Pick) -> Steps:
         pool.finish(paths, done, chosen[done])
         pool.cut(paths, (full & ~ends).nonzero()[:, 0])
         rows = (~ends & ~full).nonzero()[:, 0]
+        stopped = search.is_stopped(paths, rows, tokens[rows])
+        told = rows[stopped]
+        pool.stop(paths, told, tokens[told], chosen[told])
+        rows = rows[~stopped]
         paths = paths.extend(rows, tokens[rows], chosen[rows], paths.label[rows], state)
     return pool.best()

@@ -13,7 +13,7 @@ from torch import Tensor
 from clearhead.errors import DivergedError
 from clearhead.generate.constraints import Constraint, constrain
 from clearhead.generate.settings import GenerationConfig
-from clearhead.generate.step import Choice, Hypothesis, State, Step
+from clearhead.generate.step import Choice, Hypothesis, State, Step, Stop
 
 Results: TypeAlias = list[list[Hypothesis]]
 Steps: TypeAlias = Generator[Choice, None, Results]
@@ -82,11 +82,13 @@ class Search:
 
     step: Step
     config: GenerationConfig
-    bos_id: int
+    first_ids: Int[Tensor, "inputs"]
+    """What each input row is fed first: <s>, or the last token of its prompt."""
     eos_id: int
     max_lens: Int[Tensor, "inputs"]
     row_keys: tuple[int, ...]
     constraints: tuple[Constraint, ...]
+    stop: Stop | None = None
 
     @property
     def inputs(self) -> Int[Tensor, "inputs"]:
@@ -98,7 +100,7 @@ class Search:
 
         They are normalised before anything is forbidden, so they stay the model's own.
         """
-        ids = paths.history[:, -1] if paths.length else torch.full_like(paths.origin, self.bos_id)
+        ids = paths.history[:, -1] if paths.length else self.first_ids[paths.origin]
         logits, state = self.step(ids, paths.state)
         log_probs = logits.float().log_softmax(-1)
         # One column tells: a NaN or plus infinity anywhere in a row makes the whole row NaN.
@@ -115,6 +117,13 @@ class Search:
         """True for paths that may only end now."""
         return paths.length >= self.max_lens[paths.origin]
 
+    def is_stopped(self, paths: Paths, rows: Int[Tensor, "kept"], tokens: Int[Tensor, "kept"]) -> Bool[Tensor, "kept"]:
+        """True where a path that goes on with a token is told to end right after it."""
+        if self.stop is None:
+            return torch.zeros_like(rows, dtype=torch.bool)
+        said = torch.cat((paths.history[rows], tokens[:, None]), 1).tolist()
+        return torch.tensor([self.stop(ids) for ids in said], dtype=torch.bool, device=rows.device)
+
 
 class Pool:
     """The hypotheses that are done, and the bar a new one must beat."""
@@ -129,12 +138,21 @@ class Pool:
 
     def finish(self, paths: Paths, rows: Int[Tensor, "kept"], log_probs: Float[Tensor, "kept"]) -> None:
         """Add the paths at these rows, ended by a </s> of these log-probabilities."""
-        touched = set()
-        for (origin, ids, spent), end in zip(_rows(paths, rows), log_probs.tolist(), strict=True):
-            self._done[origin].append(self._hypothesis(ids, [*spent, end], finished=True))
-            touched.add(origin)
-        if touched:
-            self._raise_bars(sorted(touched))
+        ends = zip(_rows(paths, rows), log_probs.tolist(), strict=True)
+        self._finish([(origin, ids, [*spent, end]) for (origin, ids, spent), end in ends])
+
+    def stop(
+        self, paths: Paths, rows: Int[Tensor, "kept"], tokens: Int[Tensor, "kept"], log_probs: Float[Tensor, "kept"]
+    ) -> None:
+        """Add the paths at these rows with one more token, after which they were told to end."""
+        ends = zip(_rows(paths, rows), tokens.tolist(), log_probs.tolist(), strict=True)
+        self._finish([(origin, [*ids, token], [*spent, end]) for (origin, ids, spent), token, end in ends])
+
+    def _finish(self, ended: list[tuple[int, list[int], list[float]]]) -> None:
+        for origin, ids, token_log_probs in ended:
+            self._done[origin].append(self._hypothesis(ids, token_log_probs, finished=True))
+        if ended:
+            self._raise_bars(sorted({origin for origin, _, _ in ended}))
 
     def _raise_bars(self, origins: list[int]) -> None:
         nbest = self._config.nbest

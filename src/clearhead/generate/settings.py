@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from clearhead.config import Record, one_of
 
@@ -37,6 +37,8 @@ class GenerationConfig(Record):
     """No sequence of this many tokens may come twice in one result; 0 is off."""
     loop_guard: bool = True
     """Stop a phrase that repeats without end."""
+    stop: list[str] = Field([], max_length=16)
+    """A result ends before the first of these texts that it would say."""
     temperature: float = Field(1.0, ge=0, allow_inf_nan=False)
     """Sampling: below 1 is more careful, above 1 more daring, 0 is greedy."""
     top_k: int = Field(0, ge=0)
@@ -47,6 +49,13 @@ class GenerationConfig(Record):
     """Sampling: draw from tokens at least this likely relative to the likeliest; 0 is off."""
     seed: int = Field(0, ge=0, lt=2**63)
     """Sampling: the same seed gives the same results."""
+
+    @field_validator("stop")
+    @classmethod
+    def _some_text(cls, stop: list[str]) -> list[str]:
+        if "" in stop:
+            raise ValueError("an empty text is in every other: say what to stop at")
+        return stop
 
     @model_validator(mode="after")
     def _possible(self) -> GenerationConfig:

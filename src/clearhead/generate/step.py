@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from clearhead.generate.hypothesis import Hypothesis as Hypothesis
+
+Stop: TypeAlias = Callable[[Sequence[int]], bool]
+"""Whether what a hypothesis has said so far, its newest token last, is to end here; asked after each token."""
 
 
 @runtime_checkable

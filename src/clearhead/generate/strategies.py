@@ -17,7 +17,7 @@ from clearhead.generate.greedy import greedy
 from clearhead.generate.sampling import sample
 from clearhead.generate.search import Results, Search, Steps
 from clearhead.generate.settings import GenerationConfig
-from clearhead.generate.step import Choice, State, Step
+from clearhead.generate.step import Choice, State, Step, Stop
 
 Strategy: TypeAlias = Callable[[Search, State], Steps]
 
@@ -29,33 +29,39 @@ def generate(
     num_rows: int,
     config: GenerationConfig,
     *,
-    bos_id: int,
+    bos_id: int | Sequence[int],
     eos_id: int,
     max_lens: Sequence[int],
     forbidden_ids: Sequence[int] = (),
     row_keys: Sequence[int] | None = None,
     repeats_allowed: Sequence[int] | None = None,
     guard_span: int = 1,
+    stop: Stop | None = None,
     device: torch.device | str = "cpu",
     watch: Callable[[Choice], None] | None = None,
 ) -> Results:
     """The `nbest` hypotheses of each of `num_rows` rows, best first; the rest of the batch does not change a row's.
 
+    `bos_id` is what rows are fed first: one id for all, or one for each, such as the last token of its prompt.
     `max_lens` and `repeats_allowed` (for the loop guard) hold one number for each row. `row_keys` names the rows for
-    sampling: a row draws the same wherever it stands if its key is the same. `watch` is called after each step.
+    sampling: a row draws the same wherever it stands if its key is the same. `stop` ends a hypothesis by what it has
+    said. `watch` is called after each step.
     """
-    allowed = [MAX_REPEATS] * num_rows if repeats_allowed is None else repeats_allowed
-    limits = Limits(eos_id, tuple(forbidden_ids), _per_row(allowed, num_rows, device), guard_span)
-    search = Search(
-        step=step,
-        config=config,
+    steps = searching(
+        step,
+        state,
+        num_rows,
+        config,
         bos_id=bos_id,
         eos_id=eos_id,
-        max_lens=_per_row(max_lens, num_rows, device),
-        row_keys=tuple(range(num_rows) if row_keys is None else row_keys),
-        constraints=_constraints(config, limits),
+        max_lens=max_lens,
+        forbidden_ids=forbidden_ids,
+        row_keys=row_keys,
+        repeats_allowed=repeats_allowed,
+        guard_span=guard_span,
+        stop=stop,
+        device=device,
     )
-    steps = choose(STRATEGIES, config.strategy, "strategy")(search, state)
     while True:
         try:
             choice = next(steps)
@@ -63,6 +69,40 @@ def generate(
             return end.value
         if watch is not None:
             watch(choice)
+
+
+@torch.no_grad()
+def searching(
+    step: Step,
+    state: State,
+    num_rows: int,
+    config: GenerationConfig,
+    *,
+    bos_id: int | Sequence[int],
+    eos_id: int,
+    max_lens: Sequence[int],
+    forbidden_ids: Sequence[int] = (),
+    row_keys: Sequence[int] | None = None,
+    repeats_allowed: Sequence[int] | None = None,
+    guard_span: int = 1,
+    stop: Stop | None = None,
+    device: torch.device | str = "cpu",
+) -> Steps:
+    """`generate` as it goes: what was chosen in each step is yielded, the results are returned."""
+    first_ids = [bos_id] * num_rows if isinstance(bos_id, int) else bos_id
+    allowed = [MAX_REPEATS] * num_rows if repeats_allowed is None else repeats_allowed
+    limits = Limits(eos_id, tuple(forbidden_ids), _per_row(allowed, num_rows, device), guard_span)
+    search = Search(
+        step=step,
+        config=config,
+        first_ids=_per_row(first_ids, num_rows, device),
+        eos_id=eos_id,
+        max_lens=_per_row(max_lens, num_rows, device),
+        row_keys=tuple(range(num_rows) if row_keys is None else row_keys),
+        constraints=_constraints(config, limits),
+        stop=stop,
+    )
+    return (yield from choose(STRATEGIES, config.strategy, "strategy")(search, state))
 
 
 def _per_row(numbers: Sequence[int], num_rows: int, device: torch.device | str) -> torch.Tensor:

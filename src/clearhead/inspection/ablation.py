@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
 from clearhead.inspection.names import Head, all_heads, attentions, heads_at, meant, named_heads
-from clearhead.models.translator import Translator
+from clearhead.models.model import Model
 from clearhead.nn.attention import Attention
 from clearhead.nn.stacks import Block, Stack
+from clearhead.nn.tokens import Tokens
 
 
 @contextmanager
@@ -40,7 +41,7 @@ def ablated(model: nn.Module, *names: str) -> Iterator[frozenset[Head]]:
         yield frozenset(off | {head for block in blocks for head in _heads_in(model, block)})
 
 
-def _hand_on(module: nn.Module, inputs: tuple[Any, ...], output: Tensor) -> Tensor:
+def _hand_on(module: nn.Module, inputs: tuple[Any, ...], output: Tokens) -> Tokens:
     return inputs[0]
 
 
@@ -65,11 +66,13 @@ def _heads_in(model: nn.Module, block: Block) -> Iterable[Head]:
     return (head for path, module in attentions(model).items() if id(module) in own for head in heads_at(path, module))
 
 
+AModel = TypeVar("AModel", bound=Model)
+
 FIELDS = {"encoder": "encoder_heads", "decoder": "decoder_heads", "cross": "cross_heads"}
 """Where a config says which heads of a kind there are."""
 
 
-def prune_heads(model: Translator, names: Sequence[str]) -> Translator:
+def prune_heads(model: AModel, names: Sequence[str]) -> AModel:
     """A smaller model without the heads of these names; it says what the ablated one says."""
     table = named_heads(all_heads(model))
     layers = named_layers(model)
@@ -78,17 +81,20 @@ def prune_heads(model: Translator, names: Sequence[str]) -> Translator:
         if name in layers:
             raise ConfigError(f"'{name}' is a whole layer: name heads, such as {name}.self.0, or {name}.self for all")
         gone |= set(meant(table, name))
+    stuck = [head for head in gone if FIELDS.get(head.kind) not in type(model.config).model_fields]
+    if stuck:
+        raise ConfigError(f"{stuck[0].name} cannot be taken out: a {model.config.kind} has all its heads or none")
     kept = {kind: _kept(model, kind, gone) for kind in FIELDS}
     config = model.config.model_copy(update={FIELDS[kind]: heads for kind, heads in kept.items() if heads is not None})
-    smaller = type(model)(config).to(model.output.weight.device).train(model.training)
+    smaller = type(model)(config).to(next(model.parameters()).device).train(model.training)
     weights = _cut(model, smaller)
     smaller.load_state_dict(weights, strict=True)
     return smaller
 
 
-def _kept(model: Translator, kind: str, gone: set[Head]) -> list[list[int]] | None:
+def _kept(model: Model, kind: str, gone: set[Head]) -> list[list[int]] | None:
     """Which heads of a kind are left in each layer; None if none was ever taken."""
-    kept = []
+    kept, is_pruned = [], False
     for path, attention in attentions(model).items():
         heads = heads_at(path, attention)
         if heads[0].kind == kind:
@@ -97,7 +103,8 @@ def _kept(model: Translator, kind: str, gone: set[Head]) -> list[list[int]] | No
                 raise ConfigError(f"{heads[0].attention} would lose all its heads: leave it at least one")
             _refuse_half_groups(attention, heads, gone)
             kept.append([head.number for head in left])
-    return kept if any(numbers != list(range(model.config.num_heads)) for numbers in kept) else None
+            is_pruned = is_pruned or not attention.is_whole or len(left) < len(heads)
+    return kept if is_pruned else None
 
 
 def _refuse_half_groups(attention: Attention, heads: list[Head], gone: set[Head]) -> None:
@@ -109,7 +116,7 @@ def _refuse_half_groups(attention: Attention, heads: list[Head], gone: set[Head]
             raise ConfigError(f"{names} share their keys and values: prune all of them or none")
 
 
-def _cut(model: Translator, smaller: Translator) -> dict[str, Tensor]:
+def _cut(model: Model, smaller: Model) -> dict[str, Tensor]:
     """The weights of a model, with only the rows and columns of heads that a smaller one has."""
     weights = dict(model.state_dict())
     fewer = attentions(smaller)

@@ -21,6 +21,8 @@ CLEAR_SHARE = 0.5
 CLEAR_SPREAD = 0.9
 """... and looks everywhere if its entropy comes at least this near to the highest."""
 CLEAR_DIAGONAL = 0.75
+CLEAR_BROAD = 0.6
+"""What is clear of the habits that say less."""
 WORTH_A_LINE = 0.5
 """Source words that get at least this part of the weight of the strongest are aligned as well."""
 UNSEEN = 0.5
@@ -87,6 +89,13 @@ def following(seen: Sight) -> Float[Tensor, "heads"]:
     return _share(seen, 1)
 
 
+def near(seen: Sight) -> Float[Tensor, "heads"]:
+    """The share of weight on the token's own position and the two beside it, where there are others to look at."""
+    reach = torch.ones_like(seen.allowed).tril(1).triu(-1)
+    far_sighted = seen.allowed.sum(-1) > 3
+    return _mean((seen.weights * reach).sum(-1)[:, far_sighted])
+
+
 def first(seen: Sight) -> Float[Tensor, "heads"]:
     """The share of weight on the first token."""
     return _on(seen, [0])
@@ -111,6 +120,11 @@ def diagonal(seen: Sight) -> Float[Tensor, "heads"]:
     even = seen.allowed / seen.allowed.sum(-1, keepdim=True).clamp(min=1)
     chance = _mean((even * apart).sum(-1)[None, seen.choosing])
     return (1 - found / chance).clamp(0, 1) if float(chance) > 0 else torch.zeros_like(found)
+
+
+def peak(seen: Sight) -> Float[Tensor, "heads"]:
+    """The share of weight on the one place that gets most of it."""
+    return _mean(seen.weights[:, seen.choosing].amax(-1))
 
 
 def _from_diagonal(seen: Sight) -> Float[Tensor, "query key"]:
@@ -144,12 +158,14 @@ MEASURES: dict[str, Measure] = {
     "self": itself,
     "previous": previous,
     "next": following,
+    "near": near,
     "first": first,
     "last": last,
     "punctuation": punctuation,
     "diagonal": diagonal,
+    "peak": peak,
 }
-OWN_ONLY = ("distance", "self", "previous", "next")
+OWN_ONLY = ("distance", "self", "previous", "next", "near")
 """Measures that compare positions of one sequence, and mean nothing between two."""
 HABITS: dict[str, float] = {
     "previous": CLEAR_SHARE,
@@ -161,10 +177,12 @@ HABITS: dict[str, float] = {
     "diagonal": CLEAR_DIAGONAL,
 }
 """The measures that name a head, each with what is clear; where several are, the first with the highest share."""
+BROAD: dict[str, float] = {"near": CLEAR_BROAD, "peak": CLEAR_BROAD}
+"""The measures that name a head which has none of those habits, in the order in which they are asked."""
 
 
 class Label(NamedTuple):
-    """What a head does, in one word of HABITS or `everywhere`."""
+    """What a head does, in one word of HABITS or BROAD, or `everywhere`."""
 
     code: str
     share: float
@@ -184,13 +202,19 @@ def label(measures: dict[str, float]) -> Label | None:
     Label(code='previous', share=0.9)
     >>> label({"entropy": 0.97, "previous": 0.5}), label({"entropy": 0.6, "previous": 0.3})
     (Label(code='everywhere', share=0.97), None)
+    >>> label({"entropy": 0.4, "previous": 0.4, "near": 0.8, "peak": 0.7})
+    Label(code='near', share=0.8)
     """
     if measures.get("entropy", 0.0) >= CLEAR_SPREAD:
         return Label("everywhere", measures["entropy"])
     # Within one sequence the diagonal is the token itself and what is near, which other habits say better.
     named = {code: least for code, least in HABITS.items() if code != "diagonal" or "self" not in measures}
-    clear = [Label(code, measures[code]) for code, least in named.items() if measures.get(code, 0.0) >= least]
-    return max(clear, key=lambda habit: habit.share, default=None)
+    clear = _clear(measures, named)
+    return max(clear, key=lambda habit: habit.share) if clear else next(iter(_clear(measures, BROAD)), None)
+
+
+def _clear(measures: dict[str, float], named: dict[str, float]) -> list[Label]:
+    return [Label(code, measures[code]) for code, least in named.items() if measures.get(code, 0.0) >= least]
 
 
 def rollout(layers: Iterable[Float[Tensor, "_ time time"]]) -> Float[Tensor, "time time"] | None:

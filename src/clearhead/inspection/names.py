@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 from torch import nn
 
 from clearhead.errors import ConfigError, did_you_mean
-from clearhead.inspection.record import kind_and_layer
+from clearhead.inspection.record import Look, kind_and_layer
 from clearhead.nn.attention import Attention
 
 Meaning = TypeVar("Meaning")
@@ -36,6 +36,17 @@ class Head(NamedTuple):
     def name(self) -> str:
         """Its full name."""
         return f"{self.attention}.{self.number}"
+
+
+STACKS = {"cross": "decoder"}
+"""The stack of the heads of a kind, where it is not called like the kind."""
+
+
+def heard(looks: Iterable[Look]) -> list[Head]:
+    """The heads of looks, in their order."""
+    return [
+        Head(look.kind, look.layer, number, STACKS.get(look.kind, look.kind)) for look in looks for number in look.heads
+    ]
 
 
 def attentions(model: nn.Module) -> dict[str, Attention]:

@@ -21,8 +21,8 @@ from clearhead.storage import storage_error, write_text
 
 FORMAT, VERSION = "clearhead-view", 1
 MODULES = (
-    "words.js", "colour.js", "weights.js", "pens.js", "state.js", "parts.js", "picker.js", "sentence.js", "map.js",
-    "gallery.js", "tree.js", "generation.js", "reading.js", "saving.js", "view.js",
+    "words.js", "colour.js", "weights.js", "pens.js", "state.js", "parts.js", "picker.js", "layout.js", "sentence.js",
+    "map.js", "gallery.js", "tree.js", "generation.js", "reading.js", "saving.js", "view.js",
 )  # fmt: skip
 """The modules of the page, each after those it imports from."""
 STYLE = "style.css"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from clearhead.inspection.tokens import Token, tokens_of
 from clearhead.models.translator import Translator
 from clearhead.nn.attention import Attention
+from clearhead.nn.cache import Seats
 from clearhead.nn.kernels import Exact
 from clearhead.text.specials import BOS_ID, EOS_ID
 from clearhead.text.tokenizer import TokenizerPair
@@ -33,6 +34,7 @@ class Look(NamedTuple):
     """`encoder`, `decoder` or `cross`: who looked at whom."""
     layer: int
     weights: Float[Tensor, "batch heads query key"]
+    """Of each row that the model was given: in a search, of each hypothesis under way."""
     allowed: Bool[Tensor, "#batch #heads #query key"] | None = None
     """What might have been looked at; None is everything."""
     heads: tuple[int, ...] = ()
@@ -65,24 +67,39 @@ def recording(model: nn.Module, tokens: Mapping[str, Sequence[Token]] | None = N
     tape = Tape(tokens={name: list(row) for name, row in (tokens or {}).items()})
     layers = {path: module for path, module in model.named_modules() if isinstance(module, Attention)}
     kernels = {path: module.kernel for path, module in layers.items()}
-    try:
-        for path, module in layers.items():
-            module.kernel = _listening(tape, path, module.heads)
-        yield tape
-    finally:
-        for path, module in layers.items():
-            module.kernel = kernels[path]
+    with ExitStack() as ears:
+        try:
+            for path, module in layers.items():
+                listener = _Listener(tape, path, module.heads)
+                module.kernel = listener.kernel
+                ears.callback(module.register_forward_pre_hook(listener.sit, with_kwargs=True).remove)
+            yield tape
+        finally:
+            for path, module in layers.items():
+                module.kernel = kernels[path]
 
 
-def _listening(tape: Tape, path: str, heads: tuple[int, ...]) -> Exact:
-    kind, layer = kind_and_layer(path)
-    kernel = Exact()
+class _Listener:
+    """What stands in for the kernel of one attention layer while it is recorded."""
 
-    def hear(module: nn.Module, inputs: tuple[Tensor, Tensor | None], weights: Tensor) -> None:
-        tape.looks.append(Look(kind, layer, weights.detach(), inputs[1], heads))
+    def __init__(self, tape: Tape, path: str, heads: tuple[int, ...]) -> None:
+        self.tape, self.heads = tape, heads
+        self.kind, self.layer = kind_and_layer(path)
+        self.seats: Seats | None = None
+        self.kernel = Exact()
+        self.kernel.softmax.register_forward_hook(self.hear)
 
-    kernel.softmax.register_forward_hook(hear)
-    return kernel
+    def sit(self, module: nn.Module, inputs: tuple[Any, ...], options: dict[str, Any]) -> None:
+        """Note who sits where: the hypotheses of a search look at what they share as if they were one query."""
+        self.seats = options.get("seats")
+
+    def hear(self, module: nn.Module, inputs: tuple[Tensor, Tensor | None], weights: Tensor) -> None:
+        """Put the weights on the tape, a row for each that the model was given."""
+        weights, allowed = weights.detach(), inputs[1]
+        if self.seats is not None:
+            weights = self.seats.apart(weights)
+            allowed = None if allowed is None else allowed.index_select(0, self.seats.memory)
+        self.tape.looks.append(Look(self.kind, self.layer, weights, allowed, self.heads))
 
 
 def kind_and_layer(path: str) -> tuple[str, int]:

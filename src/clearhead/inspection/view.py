@@ -18,7 +18,7 @@ from torch import Tensor
 
 from clearhead.inspection import measures
 from clearhead.inspection.generation import Candidate, Ending, Node
-from clearhead.inspection.names import Head
+from clearhead.inspection.names import Head, heard
 from clearhead.inspection.record import SIDES, Tape
 from clearhead.text.tokenizer import Tokenizer
 
@@ -132,12 +132,13 @@ def _block(tape: Tape, kind: str, encoding: str) -> View:
 def _heads(tape: Tape, kind: str) -> Iterable[View]:
     for look in tape.of(kind):
         rows = measures.measured(measures.sight(look, tape.tokens))
-        for number, row in zip(look.heads, rows, strict=True):
+        for head, row in zip(heard([look]), rows, strict=True):
             label = measures.label(row)
             yield {
+                "name": head.name,
                 "kind": kind,
                 "layer": look.layer,
-                "head": number,
+                "head": head.number,
                 "measures": {name: round(value, 6) for name, value in row.items()},
                 "label": None if label is None else {"code": label.code, "share": round(label.share, 6)},
             }

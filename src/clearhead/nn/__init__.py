@@ -9,5 +9,7 @@ this vocabulary, and the tests execute them:
     key        positions that are looked at      dim        width of the model
     source     positions of the source side      ff_dim     inner width of a feed-forward
     target     positions of the target side      vocab      entries of a vocabulary
+    input      tokens that came in               patches    squares of a picture
+    fewer      tokens that are left              merged     tokens that go into others
     rows       hypotheses during generation      real       bool, True = not padding
 """

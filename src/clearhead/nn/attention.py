@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, choose
 from clearhead.nn.cache import KeyValueCache, KeyValues, Seats
-from clearhead.nn.kernels import KERNELS
+from clearhead.nn.kernels import KERNELS, Exact, Telling
 from clearhead.nn.positions import Positions
+from clearhead.nn.tokens import Tokens, Witness
 
 
 def split_heads(x: Float[Tensor, "batch time width"], num_heads: int) -> Float[Tensor, "batch {num_heads} time _"]:
@@ -86,19 +87,33 @@ class Attention(nn.Module):
         positions: Positions | None = None,
         cache: KeyValueCache | None = None,
         seats: Seats | None = None,
+        tokens: Tokens | None = None,
+        witness: Witness | None = None,
     ) -> Float[Tensor, "batch query dim"]:
-        """Mix; with `seats`, the rows of `x` look at a context that several of them may share."""
+        """Mix; with `seats`, the rows of `x` look at a context that several of them may share.
+
+        `tokens` says what is known of the tokens of `x` if they have become fewer; a `witness` is told what they did.
+        """
         query = self.query(x)
         query = split_heads(query if seats is None else seats.gather(query), self.num_heads)
         bias = None
         if context is None:
-            query, key, value = self._own_past(x, query, positions, cache)
+            at, counts = (tokens.at, tokens.bias) if tokens is not None else (None, None)
+            query, key, value = self._own_past(x, query, positions, cache, at)
             if positions is not None:
-                bias = positions.bias(query.shape[2], key.shape[2], x.device)
-                bias = bias if bias is None or self.is_whole else bias[list(self.heads)]
+                bias = positions.bias(query.shape[2], key.shape[2], x.device, at)
+                bias = bias if bias is None or self.is_whole else bias[..., list(self.heads), :, :]
+            bias = counts if bias is None else bias if counts is None else bias + counts
         else:
             key, value = context if isinstance(context, KeyValues) else self.remember(context)
-        mixed = self.kernel(
+        kernel, hearing = self.kernel, {}
+        if witness is not None:
+            witness.see(key, self.num_heads)
+            if witness.hears:
+                # The others never have the weights; one that is exact may have somebody else listening, too.
+                kernel = kernel if isinstance(kernel, Exact) else Telling()
+                hearing = {"hear": witness.hear}
+        mixed = kernel(
             query,
             key,
             value,
@@ -106,6 +121,7 @@ class Attention(nn.Module):
             bias=bias,
             causal=causal and query.shape[2] > 1,
             dropout=self.dropout if self.training else 0.0,
+            **hearing,
         )
         mixed = merge_heads(mixed)
         return self.output(mixed if seats is None else seats.scatter(mixed))
@@ -117,12 +133,12 @@ class Attention(nn.Module):
         )
 
     def _own_past(
-        self, x: Tensor, query: Tensor, positions: Positions | None, cache: KeyValueCache | None
+        self, x: Tensor, query: Tensor, positions: Positions | None, cache: KeyValueCache | None, at: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         key, value = self.remember(x)
         if positions is not None:
             offset = cache.length if cache is not None else 0
-            query, key = positions.rotate(query, offset), positions.rotate(key, offset)
+            query, key = positions.rotate(query, offset, at), positions.rotate(key, offset, at)
         if cache is not None:
             key, value = cache.append(key, value)
         return query, key, value

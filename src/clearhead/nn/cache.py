@@ -105,6 +105,11 @@ class Seats(NamedTuple):
         """Each row's part of what its memory answered."""
         return x.reshape(self.grid.numel(), -1, x.shape[2]).index_select(0, self.seat)
 
+    def apart(self, weights: Float[Tensor, "batch heads query key"]) -> Float[Tensor, "rows heads time key"]:
+        """Each row's own weights, of those that the rows of each memory have side by side."""
+        by_seat = weights.unflatten(2, (self.grid.shape[1], -1)).transpose(1, 2).flatten(0, 1)
+        return by_seat.index_select(0, self.seat)
+
 
 CROWDED = 0.75
 """Memories are moved together when fewer of them than this share are still looked at."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from clearhead.nn.embedding import OutputLayer, TokenEmbedding
+from clearhead.nn.patches import ClassToken, LearnedGrid
 from clearhead.nn.positions import Learned
 
 
@@ -21,5 +22,5 @@ def initialise(model: nn.Module) -> None:
                 nn.init.zeros_(module.bias)
         elif isinstance(module, OutputLayer | TokenEmbedding):
             nn.init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)
-        elif isinstance(module, Learned):
+        elif isinstance(module, Learned | LearnedGrid | ClassToken):
             nn.init.normal_(module.weight, std=0.02)

@@ -7,7 +7,8 @@ gradients stay finite.
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +20,11 @@ from clearhead.nn import masks
 
 SHORT = 64
 """Keys up to which batched products beat the fused kernel on a CPU where there is padding; see docs/log.md."""
+CACHED_SCORES = 2**18
+"""Scores that are made at a time where their sums are asked for: few enough to stay in the cache of a CPU."""
+
+Hear: TypeAlias = Callable[[slice, Tensor], None]
+"""Is told which heads, counted through all sequences of a batch, gave which weights."""
 
 
 def share_heads(
@@ -27,6 +33,11 @@ def share_heads(
     """Repeat each key-value head for the group of query heads that reads it."""
     groups = num_heads // x.shape[1]
     return x if groups == 1 else x.repeat_interleave(groups, dim=1)
+
+
+def _lifted(bias: Float[Tensor, "*#lead #heads #query key"]) -> Float[Tensor, "#batch #heads #query key"]:
+    """A bias with an axis for the batch, if it has none."""
+    return bias if bias.ndim == 4 else bias[None]
 
 
 class MaskedSoftmax(nn.Module):
@@ -59,9 +70,10 @@ class Exact(nn.Module):
         value: Float[Tensor, "batch kv_heads key head_dim"],
         *,
         allowed: Bool[Tensor, "#batch #heads #query key"] | None = None,
-        bias: Float[Tensor, "#heads query key"] | None = None,
+        bias: Float[Tensor, "*#lead #heads #query key"] | None = None,
         causal: bool = False,
         dropout: float = 0.0,
+        hear: Hear | None = None,
     ) -> Float[Tensor, "batch heads query head_dim"]:
         num_heads, query_len, head_dim = query.shape[1:]
         key, value = share_heads(key, num_heads), share_heads(value, num_heads)
@@ -71,6 +83,8 @@ class Exact(nn.Module):
         if causal:
             allowed = masks.both(allowed, masks.causal(query_len, key.shape[2], query.device)[None, None])
         weights = self.softmax(scores, allowed)
+        if hear is not None:
+            hear(slice(0, weights.shape[0] * num_heads), weights.flatten(0, 1))
         return F.dropout(weights, dropout) @ value
 
 
@@ -84,7 +98,7 @@ class Fused(nn.Module):
         value: Float[Tensor, "batch kv_heads key head_dim"],
         *,
         allowed: Bool[Tensor, "#batch #heads #query key"] | None = None,
-        bias: Float[Tensor, "#heads query key"] | None = None,
+        bias: Float[Tensor, "*#lead #heads #query key"] | None = None,
         causal: bool = False,
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query head_dim"]:
@@ -96,14 +110,14 @@ class Fused(nn.Module):
             allowed = masks.both(allowed, masks.causal(query_len, key.shape[2], query.device)[None, None])
         if allowed is None:
             assert bias is not None
-            mask = bias.to(query.dtype)[None]
+            mask = _lifted(bias).to(query.dtype)
             return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
         # What torch does with a row that may see nothing depends on version and device, so such a row sees
         # everything here, and its output is then put to zero.
         sees_something = allowed.any(-1, keepdim=True)
         mask = allowed | ~sees_something
         if bias is not None:
-            mask = bias.to(query.dtype)[None].masked_fill(~mask, -math.inf)
+            mask = _lifted(bias).to(query.dtype).masked_fill(~mask, -math.inf)
         mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, dropout_p=dropout)
         return mixed.masked_fill(~sees_something, 0.0)
 
@@ -125,7 +139,7 @@ class Batched(nn.Module):
         value: Float[Tensor, "batch kv_heads key head_dim"],
         *,
         allowed: Bool[Tensor, "#batch #heads #query key"] | None = None,
-        bias: Float[Tensor, "#heads query key"] | None = None,
+        bias: Float[Tensor, "*#lead #heads #query key"] | None = None,
         causal: bool = False,
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query head_dim"]:
@@ -135,15 +149,7 @@ class Batched(nn.Module):
         key, value = share_heads(key, num_heads), share_heads(value, num_heads)
         if causal:
             allowed = masks.both(allowed, masks.causal(query_len, key.shape[2], query.device)[None, None])
-        blind = None
-        penalty = None if bias is None else bias.to(query.dtype)[None]
-        if allowed is not None:
-            sees_something = allowed.any(-1, keepdim=True)
-            blind = None if sees_something.all() else ~sees_something
-            # The lowest finite number takes every score's place, for nothing that is added to it can be seen.
-            lowest = torch.finfo(query.dtype).min
-            penalty = query.new_zeros(()) if penalty is None else penalty
-            penalty = torch.where(allowed, penalty, lowest)
+        penalty, blind = _penalties(query, allowed, bias)
         with torch.autocast(query.device.type, enabled=False):
             return _BatchedProducts.apply(query, key, value, penalty, blind)
 
@@ -157,12 +163,7 @@ class _BatchedProducts(torch.autograd.Function):
     ) -> Tensor:
         batch, heads, query_len, head_dim = query.shape
         query, key, value = (x.flatten(0, 1).contiguous() for x in (query, key, value))
-        if penalty is None:
-            scores = torch.bmm(query, key.mT).mul_(head_dim**-0.5)
-        else:
-            penalty = penalty.expand(batch, heads, -1, -1).flatten(0, 1)
-            scores = torch.baddbmm(penalty, query, key.mT, alpha=head_dim**-0.5)
-        weights = torch.softmax(scores, -1, out=scores)
+        weights = _weights(query, key, _in_one_row(penalty, batch, heads))
         if blind is not None:
             weights.unflatten(0, (batch, heads)).masked_fill_(blind, 0.0)
         context.save_for_backward(query, key, value, weights)
@@ -183,6 +184,85 @@ class _BatchedProducts(torch.autograd.Function):
         return *(x.unflatten(0, (batch, heads)) for x in (by_query, by_key, by_value)), None, None
 
 
+class Telling(nn.Module):
+    """For those who must hear the weights and not keep them: a few heads at a time, as many as a CPU's cache holds.
+
+    Where there will be a gradient, or the device is none that gains by it, the exact kernel does the work.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.exact = Exact()
+
+    def forward(
+        self,
+        query: Float[Tensor, "batch heads query head_dim"],
+        key: Float[Tensor, "batch kv_heads key head_dim"],
+        value: Float[Tensor, "batch kv_heads key head_dim"],
+        *,
+        hear: Hear,
+        allowed: Bool[Tensor, "#batch #heads #query key"] | None = None,
+        bias: Float[Tensor, "*#lead #heads #query key"] | None = None,
+        causal: bool = False,
+        dropout: float = 0.0,
+    ) -> Float[Tensor, "batch heads query head_dim"]:
+        if dropout or causal or torch.is_grad_enabled() or query.device.type != "cpu":
+            how: dict[str, Any] = {"allowed": allowed, "bias": bias, "causal": causal, "dropout": dropout}
+            return self.exact(query, key, value, hear=hear, **how)
+        batch, heads, query_len, head_dim = query.shape
+        penalty, blind = _penalties(query, allowed, bias)
+        lots = [_in_one_row(x, batch, heads) for x in (penalty, blind)]
+        query, key, value = (
+            x.flatten(0, 1).contiguous() for x in (query, share_heads(key, heads), share_heads(value, heads))
+        )
+        mixed = torch.empty_like(query)
+        at_once = max(1, CACHED_SCORES // max(1, query_len * key.shape[1]))
+        with torch.autocast("cpu", enabled=False):
+            for first in range(0, len(query), at_once):
+                rows = slice(first, first + at_once)
+                added, hidden = (None if lot is None else lot[rows] for lot in lots)
+                weights = _weights(query[rows], key[rows], added)
+                if hidden is not None:
+                    weights.masked_fill_(hidden, 0.0)
+                hear(rows, weights)
+                torch.bmm(weights, value[rows], out=mixed[rows])
+        return mixed.view(batch, heads, query_len, head_dim)
+
+
+def _in_one_row(x: Tensor | None, batch: int, heads: int) -> Tensor | None:
+    return None if x is None else x.expand(batch, heads, -1, -1).flatten(0, 1)
+
+
+def _penalties(
+    query: Float[Tensor, "batch heads query head_dim"],
+    allowed: Bool[Tensor, "#batch #heads #query key"] | None,
+    bias: Float[Tensor, "*#lead #heads #query key"] | None,
+) -> tuple[Float[Tensor, "#batch #heads #query key"] | None, Bool[Tensor, "#batch #heads #query 1"] | None]:
+    """What is added to the scores, and which rows see nothing, if there are any."""
+    penalty = None if bias is None else _lifted(bias).to(query.dtype)
+    if allowed is None:
+        return penalty, None
+    sees_something = allowed.any(-1, keepdim=True)
+    # The lowest finite number takes every score's place, for nothing that is added to it can be seen.
+    lowest = torch.finfo(query.dtype).min
+    penalty = torch.where(allowed, query.new_zeros(()) if penalty is None else penalty, lowest)
+    return penalty, None if sees_something.all() else ~sees_something
+
+
+def _weights(
+    query: Float[Tensor, "rows query head_dim"],
+    key: Float[Tensor, "rows key head_dim"],
+    penalty: Float[Tensor, "rows #query key"] | None,
+) -> Float[Tensor, "rows query key"]:
+    """softmax(query · keyᵀ / √head_dim + penalty), in one piece of memory."""
+    scale = query.shape[-1] ** -0.5
+    if penalty is None:
+        scores = torch.bmm(query, key.mT).mul_(scale)
+    else:
+        scores = torch.baddbmm(penalty, query, key.mT, alpha=scale)
+    return torch.softmax(scores, -1, out=scores)
+
+
 class Auto(nn.Module):
     """The faster of two: batched products while training on a CPU with short sequences, else the fused kernel."""
 
@@ -197,7 +277,7 @@ class Auto(nn.Module):
         value: Float[Tensor, "batch kv_heads key head_dim"],
         *,
         allowed: Bool[Tensor, "#batch #heads #query key"] | None = None,
-        bias: Float[Tensor, "#heads query key"] | None = None,
+        bias: Float[Tensor, "*#lead #heads #query key"] | None = None,
         causal: bool = False,
         dropout: float = 0.0,
     ) -> Float[Tensor, "batch heads query head_dim"]:

@@ -41,6 +41,27 @@ def sliding_window(
     return near.tril(shift + window - 1) & near.triu(shift - window + 1)
 
 
+def same_text(texts: Int[Tensor, "batch time"]) -> Bool[Tensor, "batch 1 time time"]:
+    """Of several texts in one row, each looks at itself only; `texts` says which one every position belongs to.
+
+    >>> same_text(torch.tensor([[0, 0, 1]])).int().tolist()
+    [[[[1, 1, 0], [1, 1, 0], [0, 0, 1]]]]
+    """
+    return (texts[:, :, None] == texts[:, None, :])[:, None]
+
+
+def places_in_text(texts: Int[Tensor, "batch time"]) -> Int[Tensor, "batch time"]:
+    """Where each position stands in its own text, if texts follow one another.
+
+    >>> places_in_text(torch.tensor([[0, 0, 1, 1, 1, 2]])).tolist()
+    [[0, 1, 0, 1, 2, 0]]
+    """
+    here = torch.arange(texts.shape[1], device=texts.device).expand_as(texts)
+    begins = torch.ones_like(texts, dtype=torch.bool)
+    begins[:, 1:] = texts[:, 1:] != texts[:, :-1]
+    return here - here.masked_fill(~begins, 0).cummax(1).values
+
+
 def both(
     first: Bool[Tensor, "..."] | None,
     second: Bool[Tensor, "..."] | None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, DataError
@@ -21,20 +21,29 @@ class Positions(nn.Module):
         super().__init__()
         self.dim, self.num_heads, self.head_dim, self.max_len = dim, num_heads, head_dim, max_len
 
-    def embed(self, x: Float[Tensor, "batch time dim"], offset: int = 0) -> Float[Tensor, "batch time dim"]:
-        """Add to the embeddings of tokens that start at `offset`."""
+    def embed(
+        self, x: Float[Tensor, "batch time dim"], offset: int = 0, places: Int[Tensor, "batch time"] | None = None
+    ) -> Float[Tensor, "batch time dim"]:
+        """Add to the embeddings of tokens that start at `offset`, or stand at `places` where each has its own."""
         return x
 
     def rotate(
-        self, x: Float[Tensor, "batch heads time head_dim"], offset: int = 0
+        self,
+        x: Float[Tensor, "batch heads time head_dim"],
+        offset: int = 0,
+        at: Float[Tensor, "batch time"] | None = None,
     ) -> Float[Tensor, "batch heads time head_dim"]:
-        """Turn the queries or keys of tokens that start at `offset`."""
+        """Turn the queries or keys of tokens that start at `offset`, or that stand `at` positions of their own."""
         return x
 
     def bias(
-        self, query_len: int, key_len: int, device: torch.device | None = None
-    ) -> Float[Tensor, "heads query key"] | None:
-        """What is added to the scores of the last `query_len` of `key_len` positions."""
+        self,
+        query_len: int,
+        key_len: int,
+        device: torch.device | None = None,
+        at: Float[Tensor, "batch key"] | None = None,
+    ) -> Float[Tensor, "*batch heads query key"] | None:
+        """What is added to the scores of the last `query_len` of `key_len` positions, which may stand `at` others."""
         return None
 
 
@@ -50,8 +59,12 @@ def waves(length: int, dim: int, base: float = 10_000.0) -> Float[Tensor, "{leng
 
 def turns(length: int, dim: int, base: float = 10_000.0) -> Float[Tensor, "{length} half"]:
     """The angle of each position in each of `dim / 2` planes."""
-    rates = torch.exp(torch.arange(0, dim, 2) * (-math.log(base) / dim))
-    return torch.arange(length).float()[:, None] * rates
+    return torch.arange(length).float()[:, None] * rates(dim, base)
+
+
+def rates(dim: int, base: float = 10_000.0) -> Float[Tensor, "half"]:
+    """How fast each of `dim / 2` planes turns, from one radian a position to one in `base`."""
+    return torch.exp(torch.arange(0, dim, 2) * (-math.log(base) / dim))
 
 
 class Sinusoidal(Positions):
@@ -62,10 +75,12 @@ class Sinusoidal(Positions):
         self.table: Tensor
         self.register_buffer("table", waves(max_len, dim), persistent=False)
 
-    def embed(self, x: Float[Tensor, "batch time dim"], offset: int = 0) -> Float[Tensor, "batch time dim"]:
+    def embed(
+        self, x: Float[Tensor, "batch time dim"], offset: int = 0, places: Int[Tensor, "batch time"] | None = None
+    ) -> Float[Tensor, "batch time dim"]:
         end = offset + x.shape[1]
         table = self.table if end <= len(self.table) else waves(end, self.dim).to(x.device)
-        return x + table[offset:end].to(x.dtype)
+        return x + (table[offset:end] if places is None else table[places]).to(x.dtype)
 
 
 class Learned(Positions):
@@ -75,14 +90,16 @@ class Learned(Positions):
         super().__init__(dim=dim, num_heads=num_heads, head_dim=head_dim, max_len=max_len)
         self.weight = nn.Parameter(torch.empty(max_len, dim))
 
-    def embed(self, x: Float[Tensor, "batch time dim"], offset: int = 0) -> Float[Tensor, "batch time dim"]:
+    def embed(
+        self, x: Float[Tensor, "batch time dim"], offset: int = 0, places: Int[Tensor, "batch time"] | None = None
+    ) -> Float[Tensor, "batch time dim"]:
         end = offset + x.shape[1]
         if end > self.max_len:
             raise DataError(
                 f"a sequence of {end} tokens is longer than the {self.max_len} learned positions of this model: "
                 "shorten it, or train with a larger max_len"
             )
-        return x + self.weight[offset:end].to(x.dtype)
+        return x + (self.weight[offset:end] if places is None else self.weight[places]).to(x.dtype)
 
 
 class Rotary(Positions):
@@ -106,11 +123,18 @@ class Rotary(Positions):
         return angles.cos(), angles.sin()
 
     def rotate(
-        self, x: Float[Tensor, "batch heads time head_dim"], offset: int = 0
+        self,
+        x: Float[Tensor, "batch heads time head_dim"],
+        offset: int = 0,
+        at: Float[Tensor, "batch time"] | None = None,
     ) -> Float[Tensor, "batch heads time head_dim"]:
         end, half = offset + x.shape[2], self.head_dim // 2
-        cos, sin = (self.cos, self.sin) if end <= len(self.cos) else (t.to(x.device) for t in self._tables(end))
-        cos, sin = cos[offset:end].to(x.dtype), sin[offset:end].to(x.dtype)
+        if at is not None:
+            angles = at.float()[:, None, :, None] * rates(2 * half).to(x.device)
+            cos, sin = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+        else:
+            cos, sin = (self.cos, self.sin) if end <= len(self.cos) else (t.to(x.device) for t in self._tables(end))
+            cos, sin = cos[offset:end].to(x.dtype), sin[offset:end].to(x.dtype)
         left, right, rest = x[..., :half], x[..., half : 2 * half], x[..., 2 * half :]
         return torch.cat([left * cos - right * sin, right * cos + left * sin, rest], dim=-1)
 
@@ -124,8 +148,15 @@ class Alibi(Positions):
         self.register_buffer("slopes", torch.tensor(alibi_slopes(num_heads)), persistent=False)
 
     def bias(
-        self, query_len: int, key_len: int, device: torch.device | None = None
-    ) -> Float[Tensor, "heads query key"] | None:
+        self,
+        query_len: int,
+        key_len: int,
+        device: torch.device | None = None,
+        at: Float[Tensor, "batch key"] | None = None,
+    ) -> Float[Tensor, "*batch heads query key"] | None:
+        if at is not None:
+            apart = (at[:, None, None, :] - at[:, None, key_len - query_len :, None]).abs()
+            return -self.slopes.to(device)[:, None, None] * apart
         keys = torch.arange(key_len, device=device)
         distance = (keys[None, :] - keys[key_len - query_len :, None]).abs()
         return -self.slopes.to(device)[:, None, None] * distance

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, DataError, choose
@@ -15,7 +15,9 @@ from clearhead.nn.dropout import Dropout
 from clearhead.nn.feedforward import FEED_FORWARDS, FeedForward
 from clearhead.nn.norms import NORMS, Norm
 from clearhead.nn.positions import POSITIONS, Positions
+from clearhead.nn.reduction import Reduction
 from clearhead.nn.residual import RESIDUALS, Residual
+from clearhead.nn.tokens import Tokens
 
 
 class Block(nn.Module):
@@ -27,18 +29,19 @@ class Block(nn.Module):
         feedforward: FeedForward,
         around: Callable[[], Residual],
         cross: Attention | None = None,
+        reduction: Reduction | None = None,
     ) -> None:
         super().__init__()
         self.attention, self.around_attention = attention, around()
+        self.reduction = reduction or Reduction(layer=0, num_layers=1)
         self.cross = cross
         self.around_cross = around() if cross is not None else None
         self.feedforward, self.around_feedforward = feedforward, around()
 
     def forward(
         self,
-        x: Float[Tensor, "batch time dim"],
+        tokens: Tokens,
         *,
-        real: Bool[Tensor, "batch time"] | None = None,
         allowed: Bool[Tensor, "#batch #heads #time key"] | None = None,
         causal: bool = False,
         positions: Positions | None = None,
@@ -46,20 +49,20 @@ class Block(nn.Module):
         context_allowed: Bool[Tensor, "memories 1 1 source"] | None = None,
         cache: BlockCache | None = None,
         seats: Seats | None = None,
-    ) -> Float[Tensor, "batch time dim"]:
+    ) -> Tokens:
         past = cache.attention if cache is not None else None
-        x = self.around_attention(
-            x,
-            lambda h: self.attention(h, allowed=allowed, causal=causal, positions=positions, cache=past),
-            real,
-        )
+        own = {"allowed": allowed, "causal": causal, "positions": positions, "cache": past, "tokens": tokens}
+        witness = self.reduction.witness(tokens)
+        x = self.around_attention(tokens.x, lambda h: self.attention(h, **own, witness=witness), tokens.real)
+        tokens = self.reduction(tokens._replace(x=x), witness)
+        x, real = tokens.x, tokens.real
         if self.cross is not None and self.around_cross is not None:
             cross, seen = self.cross, cache.cross if cache is not None and cache.cross is not None else context
             if seen is None:
                 # Without it the same attention would look at its own sequence, future included, and nobody would know.
                 raise DataError("these blocks look across at a context: give one, or a cache that was made with one")
             x = self.around_cross(x, lambda h: cross(h, seen, allowed=context_allowed, seats=seats), real)
-        return self.around_feedforward(x, self.feedforward, real)
+        return tokens._replace(x=self.around_feedforward(x, self.feedforward, real))
 
 
 class Stack(nn.Module):
@@ -90,21 +93,42 @@ class Stack(nn.Module):
         context: Float[Tensor, "batch source dim"] | None = None,
         context_real: Bool[Tensor, "batch source"] | None = None,
         cache: StackCache | None = None,
+        texts: Int[Tensor, "batch time"] | None = None,
     ) -> Float[Tensor, "batch time dim"]:
         """Run the stack; `real` marks the tokens of `x` that are not padding, None when all are.
 
+        Where several texts share a row, `texts` numbers the one each token belongs to: none sees another, and each
+        begins at the first position, as if it were alone.
         What was said about the context when the cache was made holds for all steps, and need not be said again.
         """
+        return self.run(Tokens(x, real), context=context, context_real=context_real, cache=cache, texts=texts).x
+
+    def run(
+        self,
+        tokens: Tokens,
+        *,
+        context: Float[Tensor, "batch source dim"] | None = None,
+        context_real: Bool[Tensor, "batch source"] | None = None,
+        cache: StackCache | None = None,
+        texts: Int[Tensor, "batch time"] | None = None,
+    ) -> Tokens:
+        """The same for those who must know what became of the tokens, if there may be fewer."""
         offset = cache.length if cache is not None else 0
-        allowed = self._allowed(x, offset, real)
+        allowed, places = self._allowed(tokens, offset), None
+        if texts is not None:
+            if self.reduces:
+                raise ConfigError(
+                    "tokens cannot become fewer where several texts share a row: leave out one of the two"
+                )
+            allowed, places = masks.both(allowed, masks.same_text(texts)), masks.places_in_text(texts)
         if cache is not None and cache.context_real is not None:
             context_real = cache.context_real
         context_allowed = masks.padding(context_real) if context_real is not None else None
-        x = self.dropout(self.positions.embed(x, offset))
+        tokens = tokens._replace(x=self.dropout(self.positions.embed(tokens.x, offset, places)))
         for index, block in enumerate(self.blocks):
-            x = block(
-                x,
-                real=real,
+            before = tokens.real
+            tokens = block(
+                tokens,
                 allowed=allowed,
                 causal=self.causal,
                 positions=self.positions,
@@ -113,7 +137,27 @@ class Stack(nn.Module):
                 cache=cache.blocks[index] if cache is not None else None,
                 seats=cache.seats if cache is not None else None,
             )
-        return x if self.final_norm is None else self.final_norm(x, real)
+            if tokens.real is not before:
+                allowed = self._allowed(tokens, offset)
+        return tokens if self.final_norm is None else tokens._replace(x=self.final_norm(tokens.x, tokens.real))
+
+    def reduce_by(self, reductions: Sequence[Reduction]) -> None:
+        """Let these reductions, one for each layer, take the place of those there are."""
+        if len(reductions) != len(self.blocks):
+            raise ConfigError(f"{len(reductions)} reductions for {len(self.blocks)} layers: give one for each")
+        if any(map(_reduces, reductions)):
+            if self.causal:
+                raise ConfigError("a decoder's tokens cannot become fewer: each is asked for the next one")
+            if self.window is not None:
+                raise ConfigError("tokens that become fewer do not go with a window, which counts them: leave one out")
+        device = self.blocks[0].get_parameter("attention.query.weight").device
+        for block, reduction in zip(self.blocks, reductions, strict=True):
+            block.reduction = reduction.train(self.training).to(device)
+
+    @property
+    def reduces(self) -> bool:
+        """Whether tokens may become fewer on the way."""
+        return any(_reduces(block.reduction) for block in self.blocks)
 
     def new_cache(
         self,
@@ -136,7 +180,8 @@ class Stack(nn.Module):
         # Looked at in every step: worth laying the heads apart once.
         return KeyValues(*(part.contiguous() for part in block.cross.remember(context)))
 
-    def _allowed(self, x: Tensor, offset: int, real: Tensor | None) -> Tensor | None:
+    def _allowed(self, tokens: Tokens, offset: int) -> Tensor | None:
+        x, real = tokens.x, tokens.real
         query_len = x.shape[1]
         key_len = offset + query_len
         allowed = None
@@ -147,6 +192,10 @@ class Stack(nn.Module):
             near = masks.sliding_window(query_len, key_len, self.window, x.device)[None, None]
             allowed = masks.both(allowed, near)
         return allowed
+
+
+def _reduces(reduction: nn.Module | Tensor) -> bool:
+    return type(reduction) is not Reduction
 
 
 def build_stack(
@@ -170,10 +219,12 @@ def build_stack(
     window: int | None = None,
     heads: Sequence[Sequence[int]] | None = None,
     cross_heads: Sequence[Sequence[int]] | None = None,
+    reductions: Sequence[Reduction] | None = None,
 ) -> Stack:
     """Wire a stack from names in the tables; `causal` hides the future, `cross` adds attention to a context.
 
-    `heads` and `cross_heads` say for each layer which of its `num_heads` were left, where some were pruned.
+    `heads` and `cross_heads` say for each layer which of its `num_heads` were left, where some were pruned;
+    `reductions` are what makes its tokens fewer.
     """
     make_norm = choose(NORMS, norm, "norm")
     if causal and make_norm.mixes_time:
@@ -209,4 +260,7 @@ def build_stack(
         dim=dim, num_heads=num_heads, head_dim=dim // num_heads, max_len=max_len
     )
     final_norm = make_norm(dim) if arrangement.needs_final_norm else None
-    return Stack(blocks, scheme, final_norm, dropout=dropout, causal=causal, window=window)
+    stack = Stack(blocks, scheme, final_norm, dropout=dropout, causal=causal, window=window)
+    if reductions is not None:
+        stack.reduce_by(reductions)
+    return stack

@@ -24,7 +24,7 @@ def default_model(folder: Path | None = None) -> Path:
     path = (folder or assets()) / NAME
     if not (path / "model.safetensors").is_file():
         raise MissingInputError(
-            f"this copy of clearhead has no built-in model ({path} is missing): name one with --model or "
-            "CLEARHEAD_MODEL; clearhead train makes one"
+            f"this copy of clearhead has no built-in model ({path} is missing): name one of your own or "
+            "set CLEARHEAD_MODEL; clearhead train makes one"
         )
     return path

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,26 +13,34 @@ import torch
 
 from clearhead.checkpoint import write_tensors
 from clearhead.config import read_toml
-from clearhead.errors import DataError, UsageError
+from clearhead.errors import DataError, UnavailableError, UsageError
 from clearhead.generate.settings import GenerationConfig
 from clearhead.inspection.ablation import ablated
 from clearhead.inspection.generation import Diary, endings, forced_steps, tree
-from clearhead.inspection.names import Head, meant, named_heads
+from clearhead.inspection.names import Head, heard, meant, named_heads
+from clearhead.inspection.overlays import draw_trail_on_words
 from clearhead.inspection.page import write_page
 from clearhead.inspection.pictures import draw_heads
 from clearhead.inspection.record import SIDES, Forced, Tape, teacher_forced
+from clearhead.inspection.trail import Trail
 from clearhead.inspection.view import Facts, Generation, View, build_view, stacked
+from clearhead.inspection.widget import framed_page, inspection_widget
 from clearhead.run.translating import LoadedTranslator
 from clearhead.storage import storage_error, write_text
 from clearhead.text.specials import EOS_ID
 
 BERTVIZ = {"encoder": "encoder_attention", "decoder": "decoder_attention", "cross": "cross_attention"}
 """What bertviz calls each kind of attention in its functions."""
+ONE_LINE = 60
+"""Letters of both texts up to which a picture has them in one line."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Inspection:
-    """What a translator's heads looked at while it translated one text, or was led to a target."""
+    """What a translator's heads looked at while it translated one text, or was led to a target.
+
+    As the last line of a notebook cell it is the page, live in the cell and saved with the notebook.
+    """
 
     view: View
     """Everything, as one JSON object; see docs/view-format.md."""
@@ -40,29 +49,49 @@ class Inspection:
     loss: float
     """The mean negative log-probability of a token of that."""
     tape: Tape
+    trail: Trail | None = None
+    """What became of the tokens of an encoder that may make them fewer."""
 
-    def save(self, path: str | Path, *, heads: str = "cross") -> Path:
-        """Write a file of the kind that its name ends with; `heads` says which a picture shows, such as cross.2.3."""
+    def save_trail(self, path: str | Path) -> Path:
+        """Draw which tokens were merged or dropped in each layer."""
+        if self.trail is None:
+            raise UsageError("the tokens of this model do not become fewer: there is no trail to draw")
+        holders = torch.stack([holder[0] for holder in self.trail.holders])
+        titles = [f"layer {layer}: {left} left" for layer, left in enumerate(self.trail.left())]
+        words = [token.text for token in self.tape.tokens["source"]]
+        draw_trail_on_words(Path(path), words, holders, titles, self.translation)
+        return Path(path)
+
+    def save(self, path: str | Path, *, heads: str | None = None) -> Path:
+        """Write a file of the kind that its name ends with; `heads` says which a picture shows, such as cross.2.3.
+
+        If not given, it shows the cross heads, or where there are none those of the last kind.
+        """
         path = Path(path)
         kinds = ", ".join(FORMATS)
         if path.suffix.lower() not in FORMATS:
             raise UsageError(f"{path}: a name that ends with one of {kinds} says what to write")
         try:
-            FORMATS[path.suffix.lower()](self, path, heads)
+            FORMATS[path.suffix.lower()](self, path, heads or self.tape.kinds[-1])
         except OSError as error:
             raise storage_error(path, error) from error
         return path
 
+    def __repr__(self) -> str:
+        return f"Inspection({self.view['texts']['source']!r} → {self.translation!r})"
+
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
+        """What a notebook shows: a widget, or where anywidget is missing the page in a frame."""
+        try:
+            shown = inspection_widget(self.view)._repr_mimebundle_(**options)
+        except UnavailableError:
+            shown = None
+        return shown or {"text/plain": repr(self), "text/html": framed_page(self.view)}
+
     @property
     def heads(self) -> list[Head]:
         """The heads that were heard."""
-        stack = {"cross": "decoder"}
-        return [
-            Head(look.kind, look.layer, number, stack.get(look.kind, look.kind))
-            for kind in self.tape.kinds
-            for look in self.tape.of(kind)
-            for number in look.heads
-        ]
+        return heard(look for kind in self.tape.kinds for look in self.tape.of(kind))
 
 
 def inspect(
@@ -150,13 +179,17 @@ def _picture(found: Inspection, path: Path, heads: str) -> None:
     shown = [head for head in chosen if head.kind == kind]
     queries, keys = ([token.text for token in found.tape.tokens[side]] for side in SIDES[kind])
     layers = {look.layer: place for place, look in enumerate(found.tape.of(kind))}
+    # A row for each layer, where there are several.
+    by_layer = Counter(head.layer for head in shown)
+    texts = found.view["texts"]["source"], found.translation
     draw_heads(
         path,
         torch.stack([weights[layers[head.layer], head.number] for head in shown]),
         queries,
         keys,
         [head.name for head in shown],
-        f"{found.view['texts']['source']} → {found.translation}",
+        (" → " if sum(map(len, texts)) <= ONE_LINE else "\n→ ").join(texts),
+        max(by_layer.values()) if len(by_layer) > 1 else None,
     )
 
 
@@ -167,10 +200,11 @@ def _json(found: Inspection, path: Path, heads: str) -> None:
 def _tensors(found: Inspection, path: Path, heads: str) -> None:
     """Stacks of (layers, batch, heads, query, key): `list(stack)` is what bertviz takes, as are the tokens."""
     stacks = {BERTVIZ[kind]: stacked(found.tape, kind)[:, None].contiguous().cpu() for kind in found.tape.kinds}
-    tokens = {"encoder_tokens": "source", "decoder_tokens": "read"}
+    sides = {"encoder_tokens": "source", "decoder_tokens": "read"}
     notes = {
         name: json.dumps([token.text for token in found.tape.tokens[side]], ensure_ascii=True)
-        for name, side in tokens.items()
+        for name, side in sides.items()
+        if side in found.tape.tokens
     }
     write_tensors(path, stacks, notes)
 

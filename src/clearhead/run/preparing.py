@@ -99,7 +99,7 @@ class Names(NamedTuple):
     """Which of the corpus are trained on, repetitions included, and which are validated on."""
 
 
-def _stored_rows(corpus: str, validation: str, rows: tuple[Integers, Integers]) -> Names:
+def stored_rows(corpus: str, validation: str, rows: tuple[Integers, Integers]) -> Names:
     """Put the rows into the cache if they are not there yet."""
     sums = (blake2b(part.tobytes(), digest_size=16).hexdigest() for part in rows)
     key = cache_key("rows", corpus, *sums)
@@ -195,7 +195,7 @@ def prepare(
     seen = f" (seen {len(training):,} times a pass)" if len(training) != num_trained else ""
     tested = f", {np.count_nonzero(examined.tested):,} to test on" if examined.tested.any() else ""
     yield Noted(f"{num_trained:,} pairs to train on{seen}, {len(validation):,} to validate on{tested}")
-    ticket = partial(_stored_rows, corpus_at, validation_at, rows)
+    ticket = partial(stored_rows, corpus_at, validation_at, rows)
     return Prepared(tokenizers, training, validation, num_trained, ticket)
 
 

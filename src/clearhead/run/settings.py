@@ -11,13 +11,23 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from pydantic import model_validator
+
 from clearhead.config import Record, Tree, build, override, read_toml
 from clearhead.data.batches import BatchConfig
+from clearhead.data.documents import DocumentConfig
+from clearhead.data.labelled import LabelledConfig
+from clearhead.data.pictures import PicturesConfig
 from clearhead.data.sources import DataConfig
+from clearhead.data.windows import TextConfig
 from clearhead.errors import ConfigError, MissingInputError, did_you_mean
 from clearhead.generate.settings import GenerationConfig
 from clearhead.models import ModelConfig
+from clearhead.models.bert import BertConfig
+from clearhead.models.classifier import ClassifierConfig
+from clearhead.models.gpt import GptConfig
 from clearhead.models.translator import TranslatorConfig
+from clearhead.models.vit import VitConfig
 from clearhead.text.kinds import TokenizerConfig
 from clearhead.training.settings import TrainConfig
 
@@ -54,7 +64,65 @@ class TranslatorRun(RunConfig):
     """The shape of the model."""
 
 
-RUNS: dict[str, type[RunConfig]] = {"translator": TranslatorRun}
+class ClassifierRun(RunConfig):
+    """Everything that makes the run of a classifier what it is."""
+
+    out: str = "runs/classifier"
+    """The run directory."""
+    data: LabelledConfig
+    """Where the labelled texts come from."""
+    model: ClassifierConfig = ClassifierConfig()
+    """The shape of the model."""
+
+
+class BertRun(RunConfig):
+    """Everything that makes the run of a BERT what it is."""
+
+    out: str = "runs/bert"
+    """The run directory."""
+    data: DocumentConfig
+    """Where the documents come from."""
+    model: BertConfig = BertConfig()
+    """The shape of the model."""
+
+
+class GptRun(RunConfig):
+    """Everything that makes the run of a language model what it is."""
+
+    out: str = "runs/gpt"
+    """The run directory."""
+    data: TextConfig
+    """Where the text comes from."""
+    model: GptConfig = GptConfig()
+    """The shape of the model."""
+    generation: GenerationConfig = GenerationConfig(strategy="sample", loop_guard=False)
+    """How it is used unless the user says otherwise."""
+
+    @model_validator(mode="after")
+    def _spaces_are_kept(self) -> GptRun:
+        if self.tokenizer.kind == "word":
+            raise ValueError("a language model writes spaces and line ends, which words lack: choose bpe, char or byte")
+        return self
+
+
+class VitRun(RunConfig):
+    """Everything that makes the run of a Vision Transformer what it is."""
+
+    out: str = "runs/vit"
+    """The run directory."""
+    data: PicturesConfig
+    """Where the pictures come from."""
+    model: VitConfig = VitConfig()
+    """The shape of the model."""
+
+
+RUNS: dict[str, type[RunConfig]] = {
+    "translator": TranslatorRun,
+    "classifier": ClassifierRun,
+    "bert": BertRun,
+    "gpt": GptRun,
+    "vit": VitRun,
+}
 """By the kind of model."""
 DEFAULT_KIND = "translator"
 """What a config that names no kind of model means."""
@@ -67,6 +135,18 @@ def build_config(tree: Tree, where: str) -> RunConfig:
     if kind not in RUNS:
         raise ConfigError(f"{where}: 'model.kind' = {kind!r}: unknown model, {did_you_mean(str(kind), RUNS)}")
     return build(RUNS[kind], tree, where)
+
+
+CONFIGS = ("config.toml", "training_config.toml", "model/training_config.toml")
+"""Where a model or run directory keeps the settings that it was trained by."""
+
+
+def trained_by(path: Path) -> RunConfig | None:
+    """The settings that a model was trained by, if its directory has them."""
+    for name in CONFIGS:
+        if (path / name).is_file():
+            return build_config(read_toml(path / name), str(path / name))
+    return None
 
 
 def unset(kind: str) -> RunConfig:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from clearhead.checkpoint import StoredModel, load_model, named_tensors
+from clearhead.checkpoint import StoredModel, load_model, locate, named_tensors
 from clearhead.errors import ConfigError
 from clearhead.models import Model
+from clearhead.models.bert import SEGMENTS
+from clearhead.models.encoder import EncoderConfig
 from clearhead.nn.embedding import TokenEmbedding
 from clearhead.nn.stacks import Stack
 from clearhead.run.settings import RunConfig
+from clearhead.storage import read_json
 
 SHOWN = 4
 """How many names of new tensors are told."""
@@ -24,6 +28,16 @@ def read_start(config: RunConfig) -> StoredModel | None:
     return None if config.init is None else load_model(Path(config.init))
 
 
+def shape_at_start(path: str) -> dict[str, Any]:
+    """The sizes of the encoder that a classifier is to start from, by the names of its own settings."""
+    stored = read_json(locate(Path(path))[0] / "config.json")
+    names = EncoderConfig.model_fields.keys() - {"vocab_size", "dropout", "attention_dropout", "kernel"}
+    found = {
+        name: stored[name] for name in EncoderConfig.model_fields if name in names and stored.get(name) is not None
+    }
+    return {**found, "num_segments": SEGMENTS} if stored.get("next_sentence") else found
+
+
 def take_weights(model: Model, start: StoredModel) -> str:
     """Copy every tensor of the same name and shape; what was taken comes back, in one line.
 
@@ -31,7 +45,8 @@ def take_weights(model: Model, start: StoredModel) -> str:
     """
     ours, theirs = named_tensors(model), named_tensors(start.model)
     fitting = [name for name in ours if name in theirs and theirs[name].shape == ours[name].shape]
-    needed = [name for name in ours if name.startswith(_readers(model))]
+    # What makes tokens fewer may be new: it is learnt on top of what was learnt without it.
+    needed = [name for name in ours if name.startswith(_readers(model)) and ".reduction." not in name]
     for name in needed or list(ours)[: not fitting]:
         if name not in fitting:
             raise ConfigError(f"cannot start from {start.path}: {_difference(name, ours[name], theirs)}")

@@ -13,13 +13,12 @@ import torch
 import torch.nn.functional as F
 
 from clearhead.checkpoint import load_model, locate, model_tensors, save_model
-from clearhead.errors import DataError, StorageError, UsageError, WouldOverwriteError
+from clearhead.errors import DataError, StorageError, WouldOverwriteError
 from clearhead.evaluate import score
 from clearhead.generate.settings import GenerationConfig
 from clearhead.inspection.ablation import ablated, prune_heads
 from clearhead.inspection.names import all_heads
-from clearhead.inspection.pictures import draw_changes
-from clearhead.models.translator import Translator
+from clearhead.inspection.pictures import Changes, draw_changes
 from clearhead.nn.masks import real_tokens
 from clearhead.run.translating import LoadedTranslator
 from clearhead.storage import storage_error, sync, write_text
@@ -181,9 +180,9 @@ def save_importance(stem: Path, effects: Sequence[Effect]) -> list[Path]:
         write_text(tree, json.dumps(rows, indent=2) + "\n")
     except OSError as error:
         raise storage_error(stem, error) from error
-    draw_changes(
-        picture, {effect.name: effect.loss_change for effect in effects}, "loss without the head, minus with it"
-    )
+    losses = {effect.name: effect.loss_change for effect in effects}
+    scores = {effect.name: effect.bleu_change for effect in effects}
+    draw_changes(picture, [Changes("change of loss", losses, 1), Changes("change of BLEU", scores, -1, 2)])
     return [table, tree, picture]
 
 
@@ -196,8 +195,6 @@ def prune(model: Path, names: Sequence[str], out: Path) -> tuple[int, int]:
     if out.exists():
         raise WouldOverwriteError(f"{out} exists: choose another --out")
     stored = load_model(model)
-    if not isinstance(stored.model, Translator):
-        raise UsageError(f"{model} is a {stored.kind}: only translators can be pruned")
     smaller = prune_heads(stored.model, names)
     home = locate(model)[0]
     save_model(

@@ -66,6 +66,8 @@ class Task(ABC, Generic[Config, Found, AModel]):
 
     verb: ClassVar[str]
     """The command that uses such a model."""
+    unit: ClassVar[str] = "tok"
+    """What is asked for while training, as it is counted by the second."""
 
     @abstractmethod
     def given(self, files: Mapping[str, str]) -> Tree:

@@ -270,6 +270,7 @@ def assemble(
         dim=shape.dim,
         stop=stop,
         team=team,
+        unit=TASKS[shape.kind].unit,
     )
     return Assembled(config, prepared, model, loop, checkpoints, taken)
 

@@ -23,6 +23,7 @@ from clearhead.nn.masks import real_tokens
 from clearhead.run.devices import pick_device
 from clearhead.run.workers import Crew, can_fork
 from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from clearhead.text.streaming import StopStrings
 from clearhead.text.tokenizer import TokenizerPair
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ class LoadedTranslator(TextTranslator):
     def _job(self, job: Job, config: GenerationConfig) -> list[list[Outcome]]:
         """What `search` finds for one batch, as text."""
         sources, row_keys = job
-        return [[astuple(self.as_text(one)) for one in best] for best in self.search(sources, config, row_keys)]
+        return [[astuple(self.as_text(one, config)) for one in best] for best in self.search(sources, config, row_keys)]
 
     def search(
         self,
@@ -151,6 +152,7 @@ class LoadedTranslator(TextTranslator):
                 row_keys=row_keys,
                 repeats_allowed=[count_repeats(ids) for ids in sources],
                 guard_span=guard_span(self.tokenizers.target.kind),
+                stop=StopStrings(self.tokenizers.target, config.stop) if config.stop else None,
                 device=self.device,
                 watch=watch,
             )

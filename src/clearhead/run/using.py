@@ -5,13 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TypeVar
 
-from clearhead.checkpoint import load_model
+from clearhead.checkpoint import load_model, locate
 from clearhead.engines.directory import is_exported
 from clearhead.errors import UsageError
 from clearhead.run.built_in import default_model
 from clearhead.run.tasks import TASKS
+from clearhead.storage import read_json
 
 Loaded = TypeVar("Loaded")
+
+
+def kind_of(path: Path) -> str:
+    """The kind of the model in a model or run directory, without loading it."""
+    return str(read_json(locate(path)[0] / "config.json").get("kind"))
 
 
 def load(path: str | Path | None = None, device: str = "auto") -> Any:
@@ -25,7 +31,11 @@ def load(path: str | Path | None = None, device: str = "auto") -> Any:
 
 def load_as(wanted: type[Loaded], path: str | Path | None = None, device: str = "auto") -> Loaded:
     """The same for those who can use one kind only: another kind is met with the command that it is for."""
-    loaded = load(path, device)
+    return used_as(wanted, load(path, device), path)
+
+
+def used_as(wanted: type[Loaded], loaded: Any, path: str | Path | None = None) -> Loaded:
+    """What was loaded, if it is of the kind that is wanted."""
     if not isinstance(loaded, wanted):
         kind = loaded.model.config.kind
         raise UsageError(f"{path or default_model()} is a {kind}: use clearhead {TASKS[kind].verb}")

@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 
 import tokenizers
 from pydantic import Field, field_validator
-from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
 from clearhead.config import Record
 from clearhead.errors import choose, did_you_mean
@@ -35,6 +35,10 @@ class TokenizerConfig(Record):
 
     min_freq: int = Field(default=2, ge=1)
     """A word seen less often becomes <unk>; only for word (char keeps every character it has seen)."""
+
+    lowercase: bool = False
+    """Read all text in small letters: for models that only read, and have little data. What is written has none but
+    small letters then."""
 
     joint: bool = True
     """One tokenizer for both languages; if false, one for each."""
@@ -78,7 +82,8 @@ class Word:
 
     def train(self, config: TokenizerConfig, texts: Iterable[list[str]]) -> tokenizers.Tokenizer:
         engine = tokenizers.Tokenizer(models.WordLevel(unk_token=UNK))
-        engine.normalizer = joiner_marks()
+        marks = joiner_marks()
+        engine.normalizer = normalizers.Sequence([normalizers.Lowercase(), marks]) if config.lowercase else marks
         engine.pre_tokenizer = spaces()
         engine.decoder = joined_words()
         return _count(engine, texts, config.min_freq)
@@ -106,7 +111,7 @@ class Bpe:
     )
 
     def train(self, config: TokenizerConfig, texts: Iterable[list[str]]) -> tokenizers.Tokenizer:
-        engine = _over_bytes(models.BPE())
+        engine = _over_bytes(models.BPE(), config)
         letters = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         engine.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(self.BORDERS), "isolated"), letters])
         trainer = trainers.BpeTrainer(
@@ -134,6 +139,8 @@ class Char:
     def train(self, config: TokenizerConfig, texts: Iterable[list[str]]) -> tokenizers.Tokenizer:
         engine = tokenizers.Tokenizer(models.WordLevel(unk_token=UNK))
         engine.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+        if config.lowercase:
+            engine.normalizer = normalizers.Lowercase()
         engine.decoder = decoders.Fuse()
         return _count(engine, texts, min_freq=1)
 
@@ -151,7 +158,7 @@ class Byte:
 
     def train(self, config: TokenizerConfig, texts: Iterable[list[str]]) -> tokenizers.Tokenizer:
         vocabulary = {token: index for index, token in enumerate([*SPECIALS, *BYTE_LETTERS])}
-        engine = _over_bytes(models.BPE(vocab=vocabulary, merges=[]))
+        engine = _over_bytes(models.BPE(vocab=vocabulary, merges=[]), config)
         engine.add_special_tokens(list(SPECIALS))
         return engine
 
@@ -174,8 +181,10 @@ class SentencePiece:
         return token.removeprefix(FOREIGN).replace(SPACE, " ").encode()
 
 
-def _over_bytes(model: models.Model) -> tokenizers.Tokenizer:
+def _over_bytes(model: models.Model, config: TokenizerConfig) -> tokenizers.Tokenizer:
     engine = tokenizers.Tokenizer(model)
+    if config.lowercase:
+        engine.normalizer = normalizers.Lowercase()
     engine.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     engine.decoder = decoders.ByteLevel()
     return engine

@@ -47,12 +47,14 @@ class Packer:
     def _recall(self, text: str) -> bytes | None:
         first, *later = text.split(" ")
         try:
-            return self._first.young[first] + b"".join(map(self._later.young.__getitem__, later))
+            # A sentence that follows another begins with a space: its first word is a later one.
+            start = self._first.young[first] if first else b""
+            return start + b"".join(map(self._later.young.__getitem__, later))
         except KeyError:
             return None
 
     def _learn(self, texts: Sequence[str]) -> None:
-        # Two spaces in a row, or one at an end, leave an empty word; such texts are encoded whole.
+        # Two spaces in a row, or one at the end, leave an empty word; such texts are encoded whole.
         words = [text.split(" ") for text in texts]
         first = self._first.missing({line[0] for line in words})
         later = self._later.missing({word for line in words for word in line[1:]})

@@ -91,8 +91,15 @@ class Tokenizer:
 
     def words(self, ids: Iterable[int]) -> list[int]:
         """For each id, the number of the word it is a part of, counted from 0; a control token stands alone."""
-        raw = self._rules.raw
-        return group([raw(self._token(index)) if index >= len(SPECIALS) else None for index in map(int, ids)])
+        return group([self._raw(index) for index in map(int, ids)])
+
+    def raw(self, ids: Iterable[int]) -> bytes:
+        """The text of ids as UTF-8, as far as it goes: it may begin or end inside a character."""
+        return b"".join(self._raw(index) or b"" for index in map(int, ids))
+
+    def _raw(self, index: int) -> bytes | None:
+        token = self._token(index)
+        return self._rules.raw(token) if index >= len(SPECIALS) else None
 
     def tokens(self) -> list[str]:
         """Every token as it is stored, by id: what other engines take for a vocabulary."""

@@ -8,6 +8,7 @@ A new way to share a model out is one class and one line in SHARDINGS.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import json
 import os
 import socket
@@ -283,6 +284,7 @@ def join(device: torch.device) -> Team:
             timeout=STEP_TIMEOUT,
         )
         control = dist.new_group(backend="gloo", timeout=PATIENCE)
+        _keep_for_ever(dist.group.WORLD, control)
     except (RuntimeError, ValueError) as error:
         raise UnavailableError(
             f"rank {place.rank} found the meeting point {place.address}:{place.port}, but not the other processes "
@@ -292,6 +294,16 @@ def join(device: torch.device) -> Team:
     # Where a process of the team is the meeting point, nothing outlives it, and there is nobody to start it again.
     memory = store if place.is_hosted else None
     return Team(place.rank, place.size, place.local_rank, device, place.restarts, control, memory)
+
+
+def _keep_for_ever(*groups: object) -> None:
+    """Let the end of the process be the end of these: a group that is taken apart waits for its threads.
+
+    It does so with Python's lock in its hand, and one of them may be waiting for that lock to let go of a tensor: where
+    a process of the team had vanished, the others then hung for ever.
+    """
+    for group in groups:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
 
 
 def _own_gpu(place: Place) -> torch.device:

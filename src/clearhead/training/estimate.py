@@ -52,11 +52,15 @@ def memory(loop: Loop, parameters: int) -> int:
     """Bytes that a training step takes, about."""
     blocks = [module for module in loop.model.modules() if isinstance(module, Block)]
     outputs = [module for module in loop.model.modules() if isinstance(module, OutputLayer)]
+    batches = loop.batches.config
+    tokens = batches.max_tokens
+    if batches.batch_size is not None:
+        tokens = batches.batch_size * int(loop.batches.examples.lengths.max())
     return training_memory(
         parameters,
         num_layers=len(blocks),
         dim=loop.dim,
         ff_dim=max((block.feedforward.inner.out_features for block in blocks), default=0),
         vocab_size=max((len(output.weight) for output in outputs), default=0),
-        max_tokens=loop.batches.config.max_tokens,
+        max_tokens=tokens,
     )

@@ -60,6 +60,8 @@ class Progress:
     grad_norm: float
     tokens_per_second: float
     seconds_left: float
+    unit: str = "tok"
+    """What these tokens are, where they are not tokens: texts, pictures."""
 
 
 @dataclass(frozen=True)

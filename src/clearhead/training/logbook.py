@@ -80,8 +80,8 @@ def sentence(event: Event) -> str:
         case Progress():
             return (
                 f"step {event.step}/{event.total_steps}  loss {event.loss:.3f}  ppl {event.perplexity:.1f}  "
-                f"lr {power_of_ten(event.lr)}  gnorm {event.grad_norm:.2f}  {short(event.tokens_per_second)} tok/s  "
-                f"eta {clock(event.seconds_left)}"
+                f"lr {power_of_ten(event.lr)}  gnorm {event.grad_norm:.2f}  {short(event.tokens_per_second)} "
+                f"{event.unit}/s  eta {clock(event.seconds_left)}"
             )
         case Validated():
             best = "  best so far" if event.is_best else ""

@@ -79,6 +79,8 @@ class Loop:
     dim: int
     stop: Callable[[], bool] = lambda: False
     team: Team = SOLO
+    unit: str = "tok"
+    """What an answer is called, by the second."""
 
     @property
     def model(self) -> nn.Module:
@@ -238,6 +240,7 @@ class Loop:
             grad_norm=sum(result.grad_norm for result in window) / len(window),
             tokens_per_second=tokens / max(sum(result.seconds for result in window), 1e-9),
             seconds_left=pace * (total - state.step),
+            unit=self.unit,
         )
 
     def _course(self, total: int) -> Course:

@@ -72,10 +72,22 @@ class Loss(nn.Module, ABC):
             total, nll = divergence(output(hidden).float(), labels, label, self.pad_id)
         return LossSum(total, nll.detach(), len(labels))
 
-    def of_classes(self, logits: Float[Tensor, "examples classes"], labels: Int[Tensor, "examples"]) -> LossSum:
-        """The loss where the answers are classes: few, none of them padding, and how many were right is counted."""
+    def of_classes(
+        self,
+        logits: Float[Tensor, "examples classes"],
+        labels: Int[Tensor, "examples"],
+        again: Float[Tensor, "examples classes"] | None = None,
+    ) -> LossSum:
+        """The loss where the answers are classes: few, none of them padding, and how many were right is counted.
+
+        `again` are the logits of a second pass, which should agree with the first: see `of_two`.
+        """
+        label = self.label(logits.shape[1], has_padding=False)
         # No entry is padding, and so the one that is named here is spread over like any other.
-        total, nll = divergence(logits.float(), labels, self.label(logits.shape[1], has_padding=False), pad_id=0)
+        if again is None:
+            total, nll = divergence(logits.float(), labels, label, pad_id=0)
+        else:
+            total, nll = agreeing(logits.float(), again.float(), labels, label, 0, self.agreement)
         right = int((logits.argmax(-1) == labels).sum())
         return LossSum(total, nll.detach(), len(labels), right)
 
@@ -95,7 +107,8 @@ class Loss(nn.Module, ABC):
             how = label, self.pad_id, self.agreement, self.rows_at_once
             total, nll = _ChunkedAgreement.apply(first, second, output.weight, labels, *how)
         else:
-            total, nll = agreeing(output(first).float(), output(second).float(), labels, label, self)
+            logits = output(first).float(), output(second).float()
+            total, nll = agreeing(*logits, labels, label, self.pad_id, self.agreement)
         return LossSum(total, nll.detach(), len(labels))
 
 
@@ -104,12 +117,13 @@ def agreeing(
     second: Float[Tensor, "tokens vocab"],
     labels: Int[Tensor, "tokens"],
     label: SmoothLabel,
-    loss: Loss,
+    pad_id: int,
+    agreement: float,
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """The mean loss of two passes and their distance, from logits that exist all at once: the plain way."""
-    (one, one_nll), (two, two_nll) = (divergence(logits, labels, label, loss.pad_id) for logits in (first, second))
+    (one, one_nll), (two, two_nll) = (divergence(logits, labels, label, pad_id) for logits in (first, second))
     apart = (first.softmax(-1) - second.softmax(-1)) * (first.log_softmax(-1) - second.log_softmax(-1))
-    return (one + two) / 2 + loss.agreement / 4 * apart.sum(), (one_nll + two_nll) / 2
+    return (one + two) / 2 + agreement / 4 * apart.sum(), (one_nll + two_nll) / 2
 
 
 class Points(NamedTuple):

@@ -94,3 +94,73 @@ def training_memory(parameters: int, num_layers: int, dim: int, ff_dim: int, voc
     activations = 4 * max_tokens * num_layers * (16 * dim + 3 * ff_dim)
     logits = 4 * 3 * max_tokens * vocab_size
     return weights + activations + logits
+
+
+@dataclass(frozen=True)
+class TextTier:
+    """What suits a language model of texts of up to `characters`, on a laptop."""
+
+    characters: float
+    vocab_size: int
+    dim: int
+    num_layers: int
+    max_len: int
+    dropout: float
+    epochs: float
+    lr: float
+
+
+TEXT_TIERS = (
+    TextTier(100_000, 500, 64, 3, 64, 0.2, 20, 3e-3),
+    TextTier(3_000_000, 2_000, 192, 4, 128, 0.1, 6, 2e-3),
+    TextTier(30_000_000, 8_000, 256, 6, 256, 0.1, 2, 1.5e-3),
+    TextTier(300_000_000, 16_000, 512, 8, 256, 0.0, 1, 1e-3),
+    TextTier(float("inf"), 32_000, 768, 12, 512, 0.0, 1, 6e-4),
+)
+LETTERS = 256
+"""So many different characters are few enough to be the vocabulary, where the text is short."""
+SHORT_TEXT = 3_000_000
+
+
+def choose_text_sizes(characters: int, alphabet: int, memory: int) -> list[Choice]:
+    """Settings for a language model from the characters of its text, how many are different, and the free memory."""
+    tier = next(tier for tier in TEXT_TIERS if characters <= tier.characters)
+    size = f"{characters:,} characters"
+    by_letter = alphabet <= LETTERS and characters <= SHORT_TEXT
+    vocab_size = alphabet if by_letter else tier.vocab_size
+    # A piece of a word is about three characters long.
+    tokens = characters if by_letter else characters // 3
+    fitting = (budget for budget in BUDGETS if _text_fits(tier, vocab_size, budget, tokens, memory))
+    max_tokens = next(fitting, BUDGETS[-1])
+    steps = max(1, round(tokens / max_tokens))
+    tokenizer = [
+        Choice("tokenizer.kind", "char", f"{size}, {alphabet} of them different: few enough to learn letter by letter")
+        if by_letter
+        else Choice("tokenizer.kind", "bpe", "loses nothing, and needs no rules for any language"),
+        *([] if by_letter else [Choice("tokenizer.vocab_size", vocab_size, f"{size}: more would be seen too rarely")]),
+    ]
+    return [
+        *tokenizer,
+        Choice("model.dim", tier.dim, f"{size}: a wider model would take long, or learn them by heart"),
+        Choice("model.ff_dim", 4 * tier.dim, "goes with the width"),
+        Choice("model.num_heads", max(2, tier.dim // 64), f"{tier.dim // max(2, tier.dim // 64)} features a head"),
+        Choice("model.num_layers", tier.num_layers, "goes with the width"),
+        Choice("model.max_len", tier.max_len, "tokens that are seen at once"),
+        Choice("model.dropout", tier.dropout, "the less text, the more is dropped"),
+        Choice("batches.max_tokens", max_tokens, f"about {steps:,} batches a pass; {memory / 2**30:.1f} GiB are free"),
+        Choice("train.epochs", tier.epochs, f"about what {size} need before they are learned by heart"),
+        Choice("train.optimizer", "adamw", "pulls weights towards zero, as is usual for language models"),
+        Choice("train.weight_decay", 0.1, "as is usual for language models"),
+        Choice("train.lr", tier.lr, "the wider, the smaller"),
+        Choice("train.schedule", "cosine", "falls to nothing at the end of the run"),
+        Choice("train.warmup", max(10, min(200, steps)), "a pass over small data, 200 steps at most"),
+        Choice("train.smoothing", 0.0, "the true odds of what comes next are wanted"),
+        Choice("train.validate_every", max(50, min(1000, steps)), "about once per pass"),
+    ]
+
+
+def _text_fits(tier: TextTier, vocab_size: int, max_tokens: int, tokens: int, memory: int) -> bool:
+    """Whether batches of this size leave a small text enough steps, and fit into half of the free memory."""
+    parameters = vocab_size * tier.dim + 12 * tier.num_layers * tier.dim**2
+    needed = training_memory(parameters, tier.num_layers, tier.dim, 4 * tier.dim, vocab_size, max_tokens)
+    return tokens / max_tokens >= ENOUGH_BATCHES and needed < memory / 2

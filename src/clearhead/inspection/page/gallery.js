@@ -5,7 +5,8 @@ import { fitted, heatPicture } from "./pens.js";
 import { roundTop } from "./weights.js";
 
 const THUMBNAIL = 112;
-const SHARES = new Set(["self", "previous", "next", "first", "last", "punctuation", "diagonal"]);
+const PRINTED = 172;
+const SHARES = new Set(["self", "previous", "next", "near", "first", "last", "punctuation", "diagonal", "peak"]);
 
 /** What a measure says of a head: shares in percent, the rest as a number. */
 export function measureText(page, name, value) {
@@ -47,6 +48,7 @@ export class GalleryView {
         }),
       );
     } else this.shelf.replaceChildren(this.grid(this.heads));
+    this.shelf.style.setProperty("--heads", String(inPlace ? Math.min(8, Math.max(3, page.block.heads)) : 8));
     page.reading.gallery();
   }
 
@@ -73,10 +75,18 @@ export class GalleryView {
     if (!this.cards.has(name)) this.cards.set(name, this.makeCard(facts));
     const card = this.cards.get(name);
     const { sort } = this.page.state;
+    card.querySelector(".thumb-name").textContent = this.nameOf(facts, sort === "position");
     const measure = card.querySelector(".thumb-measure");
     measure.hidden = sort === "position";
     measure.textContent = sort === "position" ? "" : measureText(this.page, sort, facts.measures?.[sort]);
     return card;
+  }
+
+  /** A head in a few letters; in its layer's row the layer need not be said again. */
+  nameOf({ layer, head }, inPlace = false) {
+    const { page } = this;
+    const own = page.say("head", { head });
+    return inPlace ? own : `${page.say("layer.short", { layer })} · ${own}`;
   }
 
   makeCard({ layer, head, label }) {
@@ -91,7 +101,7 @@ export class GalleryView {
       "button",
       { ...attributes, "aria-label": spoken, title: spoken },
       make("span", { class: "thumb-picture" }, canvas),
-      make("span", { class: "thumb-name" }, `${page.say("layer.short", { layer })} · ${page.say("head", { head })}`),
+      make("span", { class: "thumb-name" }),
       make("span", { class: `thumb-habit${off ? " off" : ""}` }, habit || "\u00a0"),
       make("span", { class: "thumb-measure" }),
     );
@@ -123,7 +133,7 @@ export class GalleryView {
   picture() {
     const { page } = this;
     const columns = Math.min(this.heads.length, page.state.sort === "position" ? Math.max(page.block.heads, 1) : 8, 12);
-    const [wide, high] = [THUMBNAIL + 16, THUMBNAIL + 52];
+    const [wide, high] = [PRINTED + 16, PRINTED + 52];
     const rows = Math.ceil(this.heads.length / columns);
     return {
       width: columns * wide,
@@ -131,12 +141,11 @@ export class GalleryView {
       draw: (pen) => this.heads.forEach((head, place) => {
         const x = (place % columns) * wide + 8;
         const y = Math.floor(place / columns) * high;
-        pen.image(this.thumbnail(head.layer, head.head), x, y, THUMBNAIL, THUMBNAIL);
-        const name = `${page.say("layer.short", { layer: head.layer })} · ${page.say("head", { head: head.head })}`;
-        pen.text(name, x, y + THUMBNAIL + 14, { size: 12, weight: 600, fill: page.colours.ink });
+        pen.image(this.thumbnail(head.layer, head.head), x, y, PRINTED, PRINTED);
+        pen.text(this.nameOf(head), x, y + PRINTED + 14, { size: 12, weight: 600, fill: page.colours.ink });
         const { sort } = page.state;
         const words = sort === "position" ? page.habit(head.label) : measureText(page, sort, head.measures?.[sort]);
-        pen.text(fitted(words || "", THUMBNAIL + 12, 11), x, y + THUMBNAIL + 31, { size: 11, fill: page.colours.muted });
+        pen.text(fitted(words || "", PRINTED + 12, 11), x, y + PRINTED + 31, { size: 11, fill: page.colours.muted });
       }),
     }; // prettier-ignore
   }

@@ -66,7 +66,7 @@ export class GenerationView {
       const button = make(
         "button",
         {
-          type: "button", class: `written${token.special ? " special" : ""}`, "data-key": `step-${place}`,
+          type: "button", class: ["written", token.special && "special", token.goesOn && "goes-on"].filter(Boolean).join(" "), "data-key": `step-${place}`,
           "aria-label": page.say("step.said", { step: place + 1, token: token.text, value }),
           onclick: () => page.set({ step: place }),
         },
@@ -121,7 +121,7 @@ export class GenerationView {
         "li",
         {},
         make("bdi", {}, text),
-        make("span", { class: "muted" }, [page.say("hypothesis.score", { score: score.toFixed(2) }), finished ? "" : page.say("hypothesis.open")].filter(Boolean).join(" · ")),
+        make("span", { class: "muted" }, [page.say("hypothesis.score", { score: page.signed(score) }), finished ? "" : page.say("hypothesis.open")].filter(Boolean).join(" · ")),
       ),
     );
     return section(page.say("hypotheses"), make("ol", { class: "hypotheses" }, ...rows));

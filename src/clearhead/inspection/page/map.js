@@ -8,6 +8,8 @@ import { roundTop } from "./weights.js";
 const LARGEST_CELL = 44;
 const SMALLEST_CELL = 2;
 const ROOM_FOR_A_NUMBER = 30;
+const LARGEST_LETTERS = 13;
+const AXIS = 20;
 
 export class MapView {
   constructor(page) {
@@ -17,7 +19,8 @@ export class MapView {
     this.low = make("span", {}, "0");
     this.high = make("span", {}, "1");
     this.scaleName = make("span", { class: "muted" });
-    const legend = make("div", { class: "legend" }, this.scaleName, this.low, make("span", { class: "ramp" }), this.high);
+    this.unit = make("span", { class: "muted" });
+    const legend = make("div", { class: "legend" }, this.scaleName, this.low, make("span", { class: "ramp" }), this.high, this.unit);
     this.frame = make("div", { class: "map-frame" }, this.window.element, this.tip);
     this.element = make("div", { class: "map-view" }, this.frame, legend);
     this.cell = null;
@@ -47,6 +50,7 @@ export class MapView {
     element.setAttribute("aria-roledescription", page.say("view.map"));
     element.setAttribute("aria-description", page.say("map.keys"));
     this.scaleName.textContent = page.say("weight");
+    this.unit.textContent = this.cellSize >= ROOM_FOR_A_NUMBER ? `· ${page.say("map.percent")}` : "";
     this.window.resize(this.size.width, this.size.height, Math.max(320, Math.round(globalThis.innerHeight * 0.8)));
     this.cell = this.pinned();
     this.tip.hidden = true;
@@ -60,20 +64,22 @@ export class MapView {
     return this.heat;
   }
 
-  /** Sizes that make the whole map fit at zoom 1. */
+  /** Sizes that make the whole map fit at zoom 1; letters shrink with the cells, so the second round knows better. */
   measure(width) {
     const { keys, queries } = this.matrix;
-    const longest = (tokens) => Math.max(10, ...tokens.map((token) => textWidth(token.text, 13)));
-    const left = Math.ceil(Math.min(longest(queries) + 16, width * 0.3, 180));
-    const roomy = (width - left - 40) / keys.length;
-    const base = Math.max(SMALLEST_CELL, Math.min(LARGEST_CELL, roomy));
-    const cell = base * this.page.state.zoom;
-    const turn = cell >= 26 ? -45 : -90;
-    const label = Math.min(longest(keys), 130);
-    const top = Math.ceil(turn === -45 ? label * 0.71 + 22 : label + 14);
-    const right = turn === -45 ? Math.ceil(label * 0.71) : 6;
-    const size = { width: left + cell * keys.length + right, height: top + cell * queries.length + 2 };
-    Object.assign(this, { cellSize: cell, left, top, turn, label, size });
+    for (let round = 0, size = LARGEST_LETTERS; round < 2; round += 1) {
+      const longest = (tokens) => Math.max(10, ...tokens.map((token) => textWidth(token.text, size)));
+      const left = Math.ceil(Math.min(longest(queries) + 16, width * 0.3, 180)) + AXIS;
+      const roomy = (width - left - (size < LARGEST_LETTERS ? 8 : 40)) / keys.length;
+      const cell = Math.max(SMALLEST_CELL, Math.min(LARGEST_CELL, roomy)) * this.page.state.zoom;
+      const turn = cell >= 26 ? -45 : -90;
+      const label = Math.min(longest(keys), 130);
+      const top = Math.ceil(turn === -45 ? label * 0.71 + 22 : label + 14) + AXIS;
+      const right = turn === -45 ? Math.ceil(label * 0.71) : 6;
+      const whole = { width: left + cell * keys.length + right, height: top + cell * queries.length + 2 };
+      Object.assign(this, { cellSize: cell, left, top, turn, label, letters: size, size: whole });
+      size = Math.max(9, Math.min(LARGEST_LETTERS, cell * 0.8));
+    }
   }
 
   pinned() {
@@ -155,6 +161,20 @@ export class MapView {
     const { left, top } = this;
     pen.within(left, top, seen.width - left, seen.height - top, () => this.drawCells(pen, seen));
     this.drawLabels(pen, seen);
+    this.drawAxes(pen, seen);
+  }
+
+  /** What the columns are and what the rows are, in the middle of what is seen of them. */
+  drawAxes(pen, seen) {
+    const { cellSize: cell, left, top, page } = this;
+    const { keys, queries } = this.matrix;
+    const style = { size: 12, fill: page.colours.muted, align: "center" };
+    const middle = (from, whole, count, hidden) => from + (Math.min(whole, from + cell * count - hidden) - from) / 2;
+    const [columns, rows] = ["keys", "queries"].map((side) => page.caption(side).join(" "));
+    const wide = 2 * (middle(left, seen.width, keys.length, seen.left) - left) + 60;
+    const high = 2 * (middle(top, seen.height, queries.length, seen.top) - top);
+    pen.text(fitted(columns, wide, 12), middle(left, seen.width, keys.length, seen.left), 9, style);
+    pen.text(fitted(rows, high, 12), 9, middle(top, seen.height, queries.length, seen.top), { ...style, turn: -90 });
   }
 
   drawCells(pen, seen) {
@@ -195,10 +215,10 @@ export class MapView {
 
   drawLabels(pen, seen) {
     const { cellSize: cell, left, top, page } = this;
-    const every = Math.max(1, Math.ceil(12 / cell));
-    const size = Math.max(9, Math.min(13, cell * 0.8));
+    const { letters: size } = this;
+    const every = Math.max(1, Math.ceil((size + 1) / cell));
     const row = (q, style) => {
-      const text = fitted(this.matrix.queries[q].text, left - 14, size);
+      const text = fitted(this.matrix.queries[q].text, left - AXIS - 14, size);
       pen.text(text, left - 8, top - seen.top + (q + 0.5) * cell, { size, align: "right", ...style });
     };
     const column = (k, style) => {

@@ -190,6 +190,18 @@ export class SvgPen {
   }
 }
 
+/** The same pen, with its paper moved. */
+export function moved(pen, right, down) {
+  const at = ([x, y]) => [x + right, y + down];
+  return {
+    rect: (x, y, ...rest) => pen.rect(x + right, y + down, ...rest),
+    line: (points, style) => pen.line(points.map(at), style),
+    text: (text, x, y, style) => pen.text(text, x + right, y + down, style),
+    image: (canvas, x, y, ...rest) => pen.image(canvas, x + right, y + down, ...rest),
+    within: (x, y, width, height, draw) => pen.within(x + right, y + down, width, height, draw),
+  };
+}
+
 /** A canvas as sharp as the screen, but no larger than browsers allow; its pen draws in CSS pixels. */
 export function sharpen(canvas, width, height, wanted = globalThis.devicePixelRatio || 1) {
   const scale = Math.min(wanted, 8192 / Math.max(width, height, 1), Math.sqrt(3.2e7 / Math.max(1, width * height)));

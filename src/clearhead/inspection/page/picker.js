@@ -4,7 +4,7 @@ import { field, make, segmented, ticked } from "./parts.js";
 
 /** The cells of the grid as [layer, head], with "all" written out. */
 export function chosenHeads(block, heads) {
-  const there = heads === "all" ? [] : heads.filter(([layer, head]) => layer < block.layers && head < block.heads);
+  const there = heads === "all" ? [] : heads.filter(([layer, head]) => block.has(layer, head));
   return there.length ? there : block.everyHead;
 }
 
@@ -35,7 +35,7 @@ export class HeadPicker {
   sync() {
     const { page } = this;
     const { block } = page;
-    this.element.hidden = block.layers * block.heads === 1;
+    this.element.hidden = block.everyHead.length === 1;
     const shape = `${block.kind} ${block.layers} ${block.heads}`;
     if (this.shape !== shape) {
       this.shape = shape;
@@ -44,7 +44,7 @@ export class HeadPicker {
     }
     const chosen = page.chosen();
     const names = new Set(chosen.map(String));
-    this.summary.textContent = page.say("heads.chosen", { count: chosen.length, total: block.layers * block.heads });
+    this.summary.textContent = page.say("heads.chosen", { count: chosen.length, total: block.everyHead.length });
     for (const button of this.grid.querySelectorAll("[data-cell]")) {
       button.setAttribute("aria-selected", String(names.has(button.dataset.cell)));
     }
@@ -55,14 +55,15 @@ export class HeadPicker {
   build() {
     const { page } = this;
     const { block } = page;
+    const there = (heads) => heads.filter(([layer, head]) => block.has(layer, head));
     const header = make("div", { role: "row" }, this.cell([-1, -1], page.say("heads.all"), page.say("heads.all"), () => page.set({ heads: "all" })));
     for (let head = 0; head < block.heads; head += 1) {
       const every = Array.from({ length: block.layers }, (none, layer) => [layer, head]);
-      header.append(this.cell([-1, head], String(head), page.say("head.every", { head }), () => this.choose(every)));
+      header.append(this.cell([-1, head], String(head), page.say("head.every", { head }), () => this.choose(there(every))));
     }
     const rows = Array.from({ length: block.layers }, (none, layer) => {
       const every = Array.from({ length: block.heads }, (nothing, head) => [layer, head]);
-      const first = this.cell([layer, -1], page.say("layer.short", { layer }), page.say("layer.every", { layer }), () => this.choose(every));
+      const first = this.cell([layer, -1], page.say("layer.short", { layer }), page.say("layer.every", { layer }), () => this.choose(there(every)));
       return make("div", { role: "row" }, first, ...every.map((head) => this.headCell(head)));
     });
     this.grid.style.setProperty("--columns", String(block.heads));
@@ -78,6 +79,7 @@ export class HeadPicker {
 
   headCell([layer, head]) {
     const { page } = this;
+    if (!page.block.has(layer, head)) return make("span", { role: "gridcell", class: "picker-gone", title: page.say("head.gone"), "aria-label": page.say("head.gone") });
     const off = page.isOff(page.block.kind, layer, head);
     const habit = page.habit(page.headFacts(page.block.kind, layer, head)?.label);
     const label = [page.say("layer.head", { layer, head }), habit, off && page.say("head.off")].filter(Boolean).join(": ");

@@ -1,8 +1,8 @@
 // The reading beside a view: in words and bars, what the token, cell or head on show says.
 
 import { measureText } from "./gallery.js";
-import { bars, make } from "./parts.js";
-import { strongest } from "./weights.js";
+import { bars, make, tokenText } from "./parts.js";
+import { strongest, strongestCells } from "./weights.js";
 
 const MOST_ROWS = 8;
 
@@ -30,6 +30,7 @@ export class Reading {
     const chosen = page.chosen();
     const parts = [make("h2", {}, page.title()), make("p", { class: "muted" }, page.say(`about.${block.kind}`))];
     const facts = chosen.length === 1 ? page.headFacts(block.kind, ...chosen[0]) : null;
+    if (facts?.name) parts.push(make("p", { class: "head-name", title: page.say("head.name") }, make("code", {}, facts.name)));
     const habit = facts && page.habit(facts.label);
     if (habit) parts.push(make("p", { class: "habit" }, habit));
     if (facts?.measures) {
@@ -45,7 +46,7 @@ export class Reading {
   token(matrix, focus) {
     this.showHead();
     if (!focus) {
-      this.body.replaceChildren(make("p", { class: "hint" }, this.page.say("hint.sentence")));
+      this.strongest(matrix, "hint.sentence");
       return;
     }
     const { weights, keys, queries } = matrix;
@@ -59,7 +60,7 @@ export class Reading {
   cell(matrix, cell) {
     this.showHead();
     if (!cell) {
-      this.body.replaceChildren(make("p", { class: "hint" }, this.page.say("hint.map")));
+      this.strongest(matrix, "hint.map");
       return;
     }
     const { weights, keys, queries } = matrix;
@@ -68,6 +69,17 @@ export class Reading {
     this.list("looks.at", queries[cell.q], keys, row, cell.k);
     const sentence = this.page.say("looks.value", { query: queries[cell.q].text, key: keys[cell.k].text, value });
     this.body.prepend(make("p", { class: "value", dir: "auto" }, sentence));
+  }
+
+  /** What to do, and until then the strongest looks of all. */
+  strongest({ weights, keys, queries }, hint) {
+    const rows = strongestCells(weights, MOST_ROWS).map((cell) => {
+      const query = queries[Math.floor(cell / keys.length)];
+      const pair = make("span", {}, tokenText(query), make("span", { class: "muted" }, " → "), tokenText(keys[cell % keys.length]));
+      return { token: pair, share: weights[cell], value: this.page.percent(weights[cell]) };
+    });
+    const words = (key, name, kind) => make(name, { class: kind }, this.page.say(key));
+    this.body.replaceChildren(words(hint, "p", "hint"), words("strongest.looks", "h3", "strongest"), bars(rows));
   }
 
   list(key, token, others, values, marked = -1) {

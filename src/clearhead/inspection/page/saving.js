@@ -1,10 +1,10 @@
 // What is on show, as a file: SVG, PNG, or the data as JSON.
 
 import { onCanvas } from "./parts.js";
-import { fitted, SvgPen } from "./pens.js";
+import { fitted, moved, SvgPen } from "./pens.js";
 
 const MARGIN = 28;
-const HEADING = 52;
+const HEADING = 72;
 const FOOTING = 26;
 
 /** A view's drawing on paper, with what it shows above and where it comes from below. */
@@ -16,23 +16,14 @@ function framed(page, picture) {
     pen.rect(0, 0, width, height, { fill: colours.paper });
     const title = `${page.say(`view.${page.state.view}`)} · ${page.title()}`;
     pen.text(fitted(title, width - 2 * MARGIN, 16, 600), MARGIN, MARGIN + 8, { size: 16, weight: 600, fill: colours.ink });
-    pen.text(fitted(page.pair(), width - 2 * MARGIN, 12), MARGIN, MARGIN + 30, { size: 12, fill: colours.muted });
+    [colours.ink, colours.accent].forEach((fill, line) => {
+      const text = page.data.texts[line ? "target" : "source"];
+      if (text) pen.text(fitted(text, width - 2 * MARGIN, 13), MARGIN, MARGIN + 30 + 19 * line, { size: 13, fill });
+    });
     pen.text(`${page.data.model.name} · Clearhead`, MARGIN, height - MARGIN + 4, { size: 11, fill: colours.muted });
     picture.draw(moved(pen, MARGIN, MARGIN + HEADING));
   };
   return { width, height, draw };
-}
-
-/** The same pen, with its paper moved. */
-function moved(pen, right, down) {
-  const at = ([x, y]) => [x + right, y + down];
-  return {
-    rect: (x, y, ...rest) => pen.rect(x + right, y + down, ...rest),
-    line: (points, style) => pen.line(points.map(at), style),
-    text: (text, x, y, style) => pen.text(text, x + right, y + down, style),
-    image: (canvas, x, y, ...rest) => pen.image(canvas, x + right, y + down, ...rest),
-    within: (x, y, width, height, draw) => pen.within(x + right, y + down, width, height, draw),
-  };
 }
 
 function download(blob, name) {

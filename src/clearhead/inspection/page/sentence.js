@@ -1,74 +1,14 @@
 // The sentence view: tokens that look and tokens that are looked at, and lines between them as strong as the weights.
 
 import { inkOn, shade } from "./colour.js";
+import { curve, layOut } from "./layout.js";
 import { eachFrame, make, tokenText } from "./parts.js";
-import { fitted, isRightToLeft, sharpen, textWidth } from "./pens.js";
+import { fitted, moved, sharpen, textWidth } from "./pens.js";
 import { strongest, threshold } from "./weights.js";
 
 const MOST_LINES = 1500;
 const MOST_TAB_STOPS = 60;
-const CAPTION = 26;
-
-/** Where every token stands: in two lines if both fit into the width, else in two columns. */
-function layOut({ keys, queries }, width, captionWidths) {
-  return acrossThePage(keys, queries, width) || downThePage(keys, queries, width, captionWidths);
-}
-
-function acrossThePage(keys, queries, width) {
-  const size = width < 560 ? 14 : 16;
-  const high = 34;
-  const wide = (token) => Math.max(18, textWidth(token.text, size, token.special ? 500 : 400) + 14);
-  const gap = (token) => (token.goesOn ? 2 : 12);
-  const total = (tokens) => tokens.reduce((sum, token, place) => sum + wide(token) + (place ? gap(token) : 0), 0);
-  if (Math.max(total(keys), total(queries)) > width) return null;
-  const between = Math.max(150, Math.min(270, width * 0.3));
-  const line = (tokens, y) => {
-    const backwards = tokens.filter((token) => isRightToLeft(token.text)).length * 2 > tokens.length;
-    let x = (width - total(tokens)) / 2;
-    return tokens.map((token, place) => {
-      x += place ? gap(token) : 0;
-      const box = { x: backwards ? width - x - wide(token) : x, y, width: wide(token), height: high };
-      x += wide(token);
-      return box;
-    });
-  };
-  const below = CAPTION + high + between;
-  return {
-    across: true, size, width, height: below + high + CAPTION, keys: line(keys, CAPTION), queries: line(queries, below),
-    captions: { keys: [width / 2, 10, "center"], queries: [width / 2, below + high + CAPTION - 10, "center"] },
-  }; // prettier-ignore
-}
-
-function downThePage(keys, queries, width, captionWidths) {
-  const size = 14;
-  const high = 28;
-  const longest = (tokens) => Math.max(40, ...tokens.map((token) => textWidth(token.text, size, token.special ? 500 : 400) + 20));
-  const left = Math.min(longest(keys), width * 0.37);
-  const right = Math.min(longest(queries), width * 0.37);
-  const between = Math.min(width - left - right, Math.max(width * 0.3, 460));
-  const start = (width - left - right - between) / 2;
-  const column = (tokens, x, wide) => tokens.map((token, place) => ({ x, y: CAPTION + place * high, width: wide, height: high - 2 }));
-  const queriesAt = start + left + between;
-  return {
-    across: false, size, width, height: CAPTION + Math.max(keys.length, queries.length) * high + 6,
-    keys: column(keys, start, left), queries: column(queries, queriesAt, right),
-    captions: { keys: [Math.max(start + left - 10, captionWidths.keys), 10, "right"], queries: [Math.min(queriesAt + 10, width - captionWidths.queries), 10, "left"] },
-  }; // prettier-ignore
-}
-
-/** The ends of a line and what bends it. */
-function curve(layout, key, query) {
-  if (layout.across) {
-    const [x1, y1] = [key.x + key.width / 2, key.y + key.height + 1];
-    const [x2, y2] = [query.x + query.width / 2, query.y - 1];
-    const middle = (y1 + y2) / 2;
-    return [[x1, y1], [x1, middle], [x2, middle], [x2, y2]]; // prettier-ignore
-  }
-  const [x1, y1] = [key.x + key.width + 1, key.y + key.height / 2];
-  const [x2, y2] = [query.x - 1, query.y + query.height / 2];
-  const middle = (x1 + x2) / 2;
-  return [[x1, y1], [middle, y1], [middle, y2], [x2, y2]]; // prettier-ignore
-}
+const BEYOND = 400;
 
 export class SentenceView {
   constructor(page) {
@@ -82,6 +22,16 @@ export class SentenceView {
     this.focus = null;
     this.redraw = eachFrame(() => this.drawNow());
     this.board.addEventListener("pointerleave", () => this.look(null));
+    this.listeners = [
+      [document, "scroll", () => this.isBehind() && this.redraw(), { capture: true, passive: true }],
+      [globalThis, "resize", () => this.redraw(), {}],
+      [globalThis, "beforeprint", () => this.drawNow(Infinity), {}],
+    ];
+    for (const [target, name, listen, options] of this.listeners) target.addEventListener(name, listen, options);
+  }
+
+  destroy() {
+    for (const [target, name, listen, options] of this.listeners) target.removeEventListener(name, listen, options);
   }
 
   /** Take over what the reader chose. */
@@ -102,7 +52,7 @@ export class SentenceView {
     const now = `${this.page.block.kind} ${this.page.state.words} ${width}`;
     if (this.placed === now) return;
     this.placed = now;
-    const wide = (side) => textWidth(this.captionOf(side).join(" "), 12, 600);
+    const wide = (side) => textWidth(this.page.caption(side).join(" "), 12, 600);
     this.layout = layOut(this.matrix, width, { keys: wide("keys"), queries: wide("queries") });
     this.board.style.height = `${this.layout.height}px`;
     this.board.classList.toggle("across", this.layout.across);
@@ -121,15 +71,10 @@ export class SentenceView {
     return letter && Number(place) < this.matrix[side].length ? { side, place: Number(place) } : null;
   }
 
-  /** Whose tokens they are, and what they do. */
-  captionOf(side) {
-    return [this.page.say(this.page.block.names[side]), this.page.say(side === "keys" ? "seen" : "looks")];
-  }
-
   placeSide(side) {
     const { page, layout } = this;
     const tokens = this.matrix[side];
-    const [name, does] = this.captionOf(side);
+    const [name, does] = this.page.caption(side);
     const [x, y, align] = layout.captions[side];
     Object.assign(this.captions[side].style, { top: `${y - 10}px`, left: `${x}px` });
     this.captions[side].className = `caption ${align}`;
@@ -223,6 +168,8 @@ export class SentenceView {
 
   tint() {
     const { colours } = this.page;
+    if (!this.focus && !this.tinted) return;
+    this.tinted = Boolean(this.focus);
     for (const side of ["keys", "queries"]) {
       const values = this.tints(side);
       Array.from(this.lists[side].children, (item, place) => {
@@ -234,20 +181,44 @@ export class SentenceView {
     }
   }
 
-  drawNow() {
-    if (!this.layout) return;
-    this.drawLines(sharpen(this.canvas, this.layout.width, this.layout.height));
+  /** The part of the board that is on the screen, and so much more above and below. */
+  inSight(beyond) {
+    const { top } = this.board.getBoundingClientRect();
+    const within = (y) => Math.min(this.layout.height, Math.max(0, y));
+    return [within(Math.floor(-top - beyond)), within(Math.ceil(globalThis.innerHeight - top + beyond))];
   }
 
-  drawLines(pen) {
+  /** Whether something is on the screen that is not drawn. */
+  isBehind() {
+    if (!this.layout || !this.drawn) return false;
+    const [top, bottom] = this.inSight(0);
+    return top < this.drawn[0] || bottom > this.drawn[1];
+  }
+
+  /** Draw what is in sight: of a long text a canvas of all lines would be too large to be sharp, or fast. */
+  drawNow(beyond = BEYOND) {
+    if (!this.layout) return;
+    const [top, bottom] = this.inSight(beyond);
+    this.drawn = [top, bottom];
+    this.canvas.style.top = `${top}px`;
+    const pen = sharpen(this.canvas, this.layout.width, Math.max(1, bottom - top));
+    this.drawLines(moved(pen, 0, -top), top, bottom);
+  }
+
+  drawLines(pen, top = 0, bottom = Infinity) {
     const { layout, focus, page } = this;
     const { weights, keys, queries } = this.matrix;
     const near = [];
+    const misses = (q, k) => {
+      const [y1, y2] = [layout.keys[k].y, layout.queries[q].y];
+      return Math.max(y1, y2) + layout.keys[k].height < top || Math.min(y1, y2) > bottom;
+    };
     for (let q = 0; q < queries.length; q += 1) {
       for (let k = 0; k < keys.length; k += 1) {
         const weight = weights[q * keys.length + k];
+        if (weight <= 0.002 || misses(q, k)) continue;
         const chosen = focus && (focus.side === "queries" ? focus.place === q : focus.place === k);
-        if (chosen && weight > 0.002) near.push([q, k, weight]);
+        if (chosen) near.push([q, k, weight]);
         else if (!chosen && weight >= Math.max(this.least, 0.004)) this.drawLine(pen, q, k, weight, focus ? 0.1 : 1);
       }
     }
@@ -260,7 +231,7 @@ export class SentenceView {
 
   drawLine(pen, q, k, weight, fade) {
     pen.line(curve(this.layout, this.layout.keys[k], this.layout.queries[q]), {
-      stroke: this.page.colours.accent, thickness: 0.75 + 3.75 * weight, opacity: fade * (0.05 + 0.8 * weight ** 0.9),
+      stroke: this.page.colours.accent, thickness: 0.75 + 3.75 * weight, opacity: fade * Math.min(0.85, 0.01 + 0.95 * weight),
     }); // prettier-ignore
   }
 
@@ -274,7 +245,7 @@ export class SentenceView {
         this.drawLines(pen);
         for (const side of ["keys", "queries"]) {
           const [x, y, align] = layout.captions[side];
-          pen.text(this.captionOf(side).join(" "), x, y, { size: 12, fill: page.colours.muted, align });
+          pen.text(this.page.caption(side).join(" "), x, y, { size: 12, fill: page.colours.muted, align });
           this.drawTokens(pen, side);
         }
       },
@@ -287,8 +258,8 @@ export class SentenceView {
     this.matrix[side].forEach((token, place) => {
       const { x, y, width, height } = layout[side][place];
       const looking = focus && focus.side === side && focus.place === place;
-      const fill = values ? shade(page.colours.ramp, values[place]) : looking ? page.colours["accent-soft"] : page.colours.panel;
-      pen.rect(x, y, width, height, { fill, radius: 7, stroke: looking ? page.colours.accent : undefined });
+      const fill = values ? shade(page.colours.ramp, values[place]) : looking ? page.colours["accent-soft"] : null;
+      if (fill) pen.rect(x, y, width, height, { fill, radius: 7, stroke: looking ? page.colours.accent : undefined });
       const ink = values ? inkOn(page.colours.ramp, values[place]) : token.special ? page.colours.muted : page.colours.ink;
       const align = layout.across ? "center" : side === "keys" ? "right" : "left";
       const at = { center: x + width / 2, right: x + width - 10, left: x + 10 }[align];

@@ -59,7 +59,7 @@ export class BeamTree {
 
   sentence({ step, text, probability, score, fate }) {
     const { page } = this;
-    const values = { step: step + 1, token: text, value: page.percent(probability), score: score.toFixed(2), fate: page.say(`fate.${fate}`) };
+    const values = { step: step + 1, token: text, value: page.percent(probability), score: page.signed(score), fate: page.say(`fate.${fate}`) };
     return page.say("tree.node", values);
   }
 

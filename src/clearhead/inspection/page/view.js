@@ -97,6 +97,11 @@ class Page {
     return grouped(this.language, number);
   }
 
+  /** A number that may be negative, with a true minus sign. */
+  signed(number) {
+    return number.toFixed(2).replace("-", "\u2212");
+  }
+
   narrow() {
     return this.root.clientWidth > 0 && this.root.clientWidth < 760;
   }
@@ -131,17 +136,17 @@ class Page {
     const { block } = this;
     if (this.state.view === "generation" || !block) return this.data.model.name;
     const kind = this.say(`kind.${block.kind}`);
-    if (this.state.view === "gallery" || block.layers * block.heads === 1) return kind;
+    if (this.state.view === "gallery" || block.everyHead.length === 1) return kind;
     const chosen = this.chosen();
     if (chosen.length === 1) return `${kind} · ${this.say("layer.head", { layer: chosen[0][0], head: chosen[0][1] })}`;
-    const all = chosen.length === block.layers * block.heads;
+    const all = chosen.length === block.everyHead.length;
     const heads = this.say(all ? "all.heads" : "some.heads", { count: chosen.length });
     return `${kind} · ${this.say("mixed", { mix: this.say(`mix.${this.state.mix}`), heads })}`;
   }
 
-  pair() {
-    const { source, target } = this.data.texts;
-    return target ? `${source} → ${target}` : source;
+  /** Whose tokens stand on a side, and what they do. */
+  caption(side) {
+    return [this.say(this.block.names[side]), this.say(side === "keys" ? "seen" : "looks")];
   }
 
   // What the parts tell.

@@ -19,7 +19,13 @@ export class Block {
     this.queries = tokens[queries] || [];
     this.keys = tokens[keys] || [];
     this.wholeWords = false;
+    this.there = null;
     this.mixed = new Map();
+  }
+
+  /** Whether there is such a head: some may have been pruned. */
+  has(layer, head) {
+    return layer < this.layers && head < this.heads && (!this.there || this.there.has(`${layer}.${head}`));
   }
 
   get numbers() {
@@ -39,7 +45,7 @@ export class Block {
   get everyHead() {
     const heads = [];
     for (let layer = 0; layer < this.layers; layer += 1) {
-      for (let head = 0; head < this.heads; head += 1) heads.push([layer, head]);
+      for (let head = 0; head < this.heads; head += 1) if (this.has(layer, head)) heads.push([layer, head]);
     }
     return heads;
   }
@@ -122,6 +128,10 @@ export function labelled(lists) {
 /** Every kind of attention in a view, the derived ones last. */
 export function blocksOf(view, tokens) {
   const blocks = view.attention.map((block) => new Block(tokens, block));
+  for (const block of blocks) {
+    const known = (view.heads || []).filter(({ kind }) => kind === block.kind);
+    if (known.length) block.there = new Set(known.map(({ layer, head }) => `${layer}.${head}`));
+  }
   if (view.rollout) blocks.push(new Block(tokens, { kind: "rollout", ...view.rollout }));
   if (view.alignment && view.alignment.length) blocks.push(new AlignmentBlock(tokens, view.alignment));
   return blocks;
@@ -182,6 +192,20 @@ export function shownMatrix(block, chosen, how, asWords) {
 export function strongest(values, count) {
   const places = Array.from(values, (value, place) => place).filter((place) => values[place] > 0);
   return places.sort((a, b) => values[b] - values[a]).slice(0, count);
+}
+
+/** The places of the largest numbers of a large table, largest first, without sorting all of it. */
+export function strongestCells(values, count) {
+  const best = [];
+  for (let place = 0; place < values.length; place += 1) {
+    const value = values[place];
+    if (!(value > 0) || (best.length === count && value <= values[best[count - 1]])) continue;
+    let at = best.length;
+    while (at > 0 && values[best[at - 1]] < value) at -= 1;
+    best.splice(at, 0, place);
+    if (best.length > count) best.pop();
+  }
+  return best;
 }
 
 /** The smallest weight that may be drawn if no more than `most` are. */

@@ -8,7 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 from clearhead.run.task import Task
+from clearhead.run.tasks.bert import BertTask
+from clearhead.run.tasks.classifier import ClassifierTask
+from clearhead.run.tasks.gpt import GptTask
 from clearhead.run.tasks.translator import TranslatorTask
+from clearhead.run.tasks.vit import VitTask
 
-TASKS: dict[str, Task[Any, Any, Any]] = {"translator": TranslatorTask()}
+TASKS: dict[str, Task[Any, Any, Any]] = {
+    "translator": TranslatorTask(),
+    "classifier": ClassifierTask(),
+    "bert": BertTask(),
+    "gpt": GptTask(),
+    "vit": VitTask(),
+}
 """By the kind of model."""

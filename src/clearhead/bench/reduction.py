@@ -1,0 +1,196 @@
+"""A trained model, examples and ways to make its tokens fewer in; how right and fast it is with each out, and drawn.
+
+All ways take turns within one run, so that what else the machine does befalls them alike; the medians count.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from clearhead.data.examples import Batch
+from clearhead.inspection.trail import following
+from clearhead.models import Model
+from clearhead.models.reduction import ReduceConfig, reduce_tokens
+from clearhead.run.trying import evenly
+from clearhead.storage import storage_error
+from clearhead.training.losses import CrossEntropy
+from clearhead.training.objectives import OBJECTIVES
+from clearhead.verdicts import wilson
+
+Told = Callable[[str], None]
+
+
+class Way(NamedTuple):
+    """One way to make tokens fewer."""
+
+    name: str
+    config: ReduceConfig
+    scale: float = 1.0
+    """What learnt thresholds are multiplied by."""
+
+
+class Measured(NamedTuple):
+    """What a way is worth."""
+
+    name: str
+    right: int
+    total: int
+    per_second: float
+    """Examples, the median of all rounds."""
+    faster: float
+    """Than with all tokens, in the same rounds."""
+    tokens: float
+    """How many are left after the last layer, on average; padding does not count."""
+
+    @property
+    def accuracy(self) -> float:
+        return self.right / self.total
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """In which the accuracy on all such examples lies, with 95 % confidence."""
+        return wilson(self.right, self.total)
+
+
+def ways(kind: str, values: Sequence[float], *, learnt: bool = False) -> list[Way]:
+    """With all tokens, and then with each value: of `r` for merging, of the threshold, or of its scale, for pruning."""
+    found = [Way("all tokens", ReduceConfig())]
+    for value in values:
+        if kind == "merge":
+            found.append(Way(f"merge, r = {value:g}", ReduceConfig(kind="merge", r=round(value))))
+        elif learnt:
+            found.append(Way(f"prune, learnt x {value:g}", ReduceConfig(kind="prune_hard"), value))
+        else:
+            found.append(Way(f"prune, threshold {value:g}", ReduceConfig(kind="prune_hard", threshold=value)))
+    return found
+
+
+@contextmanager
+def reduced(model: Model, way: Way) -> Iterator[None]:
+    """The model with fewer tokens for the length of a `with` block."""
+    own = {name: x.clone() for name, x in model.state_dict().items() if name.endswith("reduction.threshold")}
+    before: ReduceConfig = getattr(model.config, "reduce", ReduceConfig())
+    try:
+        reduce_tokens(model, way.config)
+        _put(model, {name: x * way.scale for name, x in own.items()} if way.config.threshold is None else {})
+        yield
+    finally:
+        reduce_tokens(model, before)
+        _put(model, own)
+
+
+def _put(model: Model, thresholds: dict[str, Any]) -> None:
+    there = model.state_dict()
+    with torch.no_grad():
+        for name, value in thresholds.items():
+            if name in there:
+                there[name].copy_(value)
+
+
+@torch.inference_mode()
+def measure(
+    model: Model,
+    batches: Sequence[Batch],
+    tried: Sequence[Way],
+    *,
+    rounds: int = 5,
+    timed: int | None = None,
+    told: Told = lambda line: None,
+) -> list[Measured]:
+    """Answer all batches once with each way, and `timed` of them, evenly spaced, again in every round, in turns."""
+    model.eval()
+    objective, loss = OBJECTIVES[model.config.kind], CrossEntropy()
+    rights, left = [], []
+    for way in tried:
+        with reduced(model, way):
+            left.append(_left(model, batches[0], objective, loss))
+            rights.append(sum(objective(model, batch, loss).right or 0 for batch in batches))
+        told(f"{way.name}: {rights[-1]:,} right, {left[-1]:.1f} tokens left")
+    few = evenly(batches, timed or len(batches))
+    answers = sum(batch.num_answers for batch in few)
+    seconds: list[list[float]] = [[] for _ in tried]
+    for number in range(rounds):
+        for place, way in enumerate(tried):
+            with reduced(model, way):
+                began = time.perf_counter()
+                for batch in few:
+                    objective(model, batch, loss)
+                seconds[place].append(time.perf_counter() - began)
+        told(f"round {number + 1} of {rounds}")
+    count = sum(batch.num_answers for batch in batches)
+    return [
+        Measured(
+            way.name,
+            rights[place],
+            count,
+            answers / statistics.median(seconds[place]),
+            statistics.median(whole / own for whole, own in zip(seconds[0], seconds[place], strict=True)),
+            left[place],
+        )
+        for place, way in enumerate(tried)
+    ]
+
+
+def _left(model: Model, batch: Batch, objective: Callable[..., Any], loss: CrossEntropy) -> float:
+    with following(model) as trail:
+        objective(model, batch, loss)
+    last = trail.holders[-1]
+    return statistics.mean(len(row[row >= 0].unique()) for row in last)
+
+
+COLUMNS = ("tokens", "accuracy", "95 % interval", "a second", "faster", "tokens left")
+
+
+def row(found: Measured) -> tuple[str, ...]:
+    """One line of the table."""
+    low, high = found.interval
+    return (
+        found.name,
+        f"{100 * found.accuracy:.2f} %",
+        f"{100 * low:.2f} to {100 * high:.2f}",
+        f"{found.per_second:,.0f}",
+        f"{found.faster:.2f}",
+        f"{found.tokens:.1f}",
+    )
+
+
+def remark(found: Sequence[Measured], threads: int) -> str:
+    """What the table means."""
+    return (
+        f"{found[0].total:,} examples; {threads} threads; all ways in turns within one run, medians; "
+        f'"faster" is than with all tokens in the same rounds.'
+    )
+
+
+SIDES = ((0, -1), (1, 1))
+"""The lower and the upper end of an interval, and where they lie."""
+
+
+def draw(found: Sequence[Measured], path: Path, headline: str) -> None:
+    """Draw accuracy against speed."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7, 4.4), dpi=140, layout="constrained")
+    panel = figure.subplots()
+    across = [one.faster for one in found]
+    up = [100 * one.accuracy for one in found]
+    ends = [[100 * max(0.0, sign * (one.interval[side] - one.accuracy)) for one in found] for side, sign in SIDES]
+    panel.errorbar(across, up, yerr=ends, marker="o", capsize=3, linewidth=1.2, color="#1f77b4", ecolor="#9ecae1")
+    for one in found:
+        label = one.name.partition(", ")[2] or one.name
+        panel.annotate(label, (one.faster, 100 * one.accuracy), textcoords="offset points", xytext=(5, 6), fontsize=8)
+    panel.set_xlabel("times as fast as with all tokens")
+    panel.set_ylabel("accuracy, %")
+    panel.set_title(headline, fontsize=10)
+    panel.grid(alpha=0.3)
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        raise storage_error(path, error) from error

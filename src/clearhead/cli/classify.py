@@ -1,0 +1,154 @@
+"""`clearhead classify`: texts or pictures in, one line out for each: its label."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import tee
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from clearhead.cli import show
+from clearhead.cli.flags import (
+    Device,
+    Json,
+    Model,
+    Reduce,
+    ReduceR,
+    ReduceThreshold,
+    Switch,
+    Threads,
+    make_fewer,
+    use_threads,
+)
+from clearhead.cli.reading import read_lines
+from clearhead.errors import UsageError
+
+if TYPE_CHECKING:
+    from clearhead.run.classifying import Classified, LoadedClassifier
+    from clearhead.run.seeing import LoadedVit, Seen
+
+# JSON may hold them, but much software takes them for the end of a line.
+LINE_ENDS = {ord(sign): f"\\u{ord(sign):04x}" for sign in "\x85\u2028\u2029"}
+
+
+def classify(
+    *inputs: str,
+    model: Model = None,
+    input: Annotated[Path | None, Parameter(name=["--input", "-i"])] = None,
+    probabilities: Switch = False,
+    as_json: Json = False,
+    reduce: Reduce = None,
+    r: ReduceR = None,
+    threshold: ReduceThreshold = None,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Label texts, a file, standard input, or pictures.
+
+    clearhead classify --model runs/imdb "A film to remember."
+
+    clearhead classify --model runs/imdb < reviews.txt > labels.txt
+
+    clearhead classify --model runs/fashion-vit picture.png
+
+    Order and empty lines are kept; memory stays constant for input of any length.
+
+    Parameters
+    ----------
+    inputs
+        What to label, texts or picture files, after -- if it begins with a dash; without any, standard input is read.
+    input
+        A file to label, one text, or name of a picture, a line; plain or .gz.
+    probabilities
+        Behind the label, after tabs, every label with its probability, likeliest first.
+    """
+    if model is None:
+        raise UsageError("say which model is to classify: --model runs/NAME")
+    if inputs and input is not None:
+        raise UsageError("give texts or --input, not both")
+    use_threads(threads)
+    from clearhead.run.classifying import LoadedClassifier
+    from clearhead.run.seeing import LoadedVit
+    from clearhead.run.using import load, used_as
+
+    loaded = load(model, device)
+    if isinstance(loaded, LoadedVit):
+        make_fewer(loaded, reduce, r, threshold)
+        _write_pictures(loaded, iter(inputs) if inputs else read_lines(input), probabilities, as_json)
+        return
+    loaded = used_as(LoadedClassifier, loaded, model)
+    make_fewer(loaded, reduce, r, threshold)
+    lines = (" ".join(text.split("\n")) for text in inputs) if inputs else read_lines(input)
+    # Somebody who types waits for each answer; from a file, texts of a length go together.
+    one_by_one = not inputs and input is None and sys.stdin.isatty()
+    _write(loaded, lines, probabilities, as_json, one_by_one)
+
+
+def _write(
+    loaded: LoadedClassifier, lines: Iterator[str], probabilities: bool, as_json: bool, one_by_one: bool
+) -> None:
+    lines, again = tee(lines)
+    groups: Iterable[Iterable[str]] = ([line] for line in lines) if one_by_one else [lines]
+    answers = (found for group in groups for found in loaded.stream(group))
+    count = long = 0
+    for text, found in zip(again, answers, strict=True):
+        count += 1
+        long += found.tokens > loaded.long_texts.room
+        line = _line(text, found, probabilities, as_json)
+        sys.stdout.write((show.printable(line) if sys.stdout.isatty() else line) + "\n")
+        if one_by_one:
+            sys.stdout.flush()
+    if long:
+        room, meaning = loaded.long_texts.room, loaded.long_texts.meaning
+        show.note(f"{long:,} of {count:,} texts have more than {room} tokens: {meaning}")
+
+
+def _line(text: str, found: Classified, probabilities: bool, as_json: bool) -> str:
+    likeliest = sorted(found.probabilities.items(), key=lambda entry: -entry[1])
+    if as_json:
+        shares = {label: round(share, 6) for label, share in likeliest}
+        row = {
+            "text": text,
+            "label": found.label or None,
+            "probability": round(found.probability, 6),
+            "probabilities": shares,
+            "tokens": found.tokens,
+            "read": found.read,
+        }
+        return json.dumps(row, ensure_ascii=False).translate(LINE_ENDS)
+    return _with_shares(found.label, likeliest) if probabilities and likeliest else found.label
+
+
+def _with_shares(label: str, likeliest: Iterable[tuple[str, float]]) -> str:
+    return "\t".join([label, *(f"{name} {share:.4f}" for name, share in likeliest)])
+
+
+def _write_pictures(loaded: LoadedVit, names: Iterator[str], probabilities: bool, as_json: bool) -> None:
+    names, again = tee(names)
+    resized: list[tuple[str, Seen]] = []
+    count = 0
+    for name, seen in zip(again, loaded.stream(names), strict=True):
+        count += 1
+        if seen.size != loaded.form[:2]:
+            resized.append((name, seen))
+        sys.stdout.write(_picture_line(name, seen, probabilities, as_json) + "\n")
+        if sys.stdout.isatty():
+            sys.stdout.flush()
+    if resized:
+        name, seen = resized[0]
+        height, width = loaded.form[:2]
+        first = f"first {name}, which is {seen.size[0]} x {seen.size[1]}"
+        show.note(f"resized {len(resized):,} of {count:,} pictures to {height} x {width}, {first}")
+
+
+def _picture_line(name: str, seen: Seen, probabilities: bool, as_json: bool) -> str:
+    likeliest = sorted(seen.probabilities.items(), key=lambda entry: -entry[1])
+    if as_json:
+        shares = {label: round(share, 6) for label, share in likeliest}
+        row = {"picture": name, "label": seen.label, "probability": shares[seen.label], "probabilities": shares}
+        return json.dumps(row, ensure_ascii=False).translate(LINE_ENDS)
+    return _with_shares(seen.label, likeliest) if probabilities else seen.label

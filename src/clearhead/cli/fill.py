@@ -1,0 +1,83 @@
+"""`clearhead fill`: texts with gaps in, what may stand in the gaps out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from itertools import tee
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from clearhead.cli import show
+from clearhead.cli.classify import LINE_ENDS
+from clearhead.cli.flags import Device, Json, Model, Switch, Threads, use_threads
+from clearhead.cli.reading import read_lines
+from clearhead.errors import UsageError
+
+if TYPE_CHECKING:
+    from clearhead.run.filling import Filled
+
+
+def fill(
+    *texts: str,
+    model: Model = None,
+    input: Annotated[Path | None, Parameter(name=["--input", "-i"])] = None,
+    top: Annotated[int, Parameter(validator=Number(gte=1))] = 5,
+    best: Switch = False,
+    as_json: Json = False,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Say what may stand in the gaps of texts, which are written [MASK].
+
+    clearhead fill --model runs/imdb-bert "The film was [MASK]."
+
+    clearhead fill --model runs/imdb-bert --best < gaps.txt > filled.txt
+
+    A line for each candidate, the likeliest first: its probability, the token, the text it makes.
+
+    Parameters
+    ----------
+    texts
+        Texts with gaps, after -- if they begin with a dash; without any, --input or standard input is read.
+    input
+        A file of texts, one a line; plain or .gz.
+    top
+        How many candidates to show for each gap.
+    best
+        Write each text with its gaps filled, one line out for each line in, and nothing else.
+    """
+    if model is None:
+        raise UsageError("say which model is to fill: --model runs/NAME")
+    if texts and input is not None:
+        raise UsageError("give texts or --input, not both")
+    use_threads(threads)
+    from clearhead.run.filling import LoadedBert
+    from clearhead.run.using import load_as
+
+    loaded = load_as(LoadedBert, model, device)
+    lines = (" ".join(text.split("\n")) for text in texts) if texts else read_lines(input)
+    lines, again = tee(lines)
+    for text, found in zip(again, loaded.stream(lines, top), strict=True):
+        for line in _shown(text, found, best, as_json):
+            sys.stdout.write((show.printable(line) if sys.stdout.isatty() else line) + "\n")
+        if sys.stdout.isatty():
+            sys.stdout.flush()
+
+
+def _shown(text: str, found: Filled, best: bool, as_json: bool) -> Iterator[str]:
+    if as_json:
+        gaps = [
+            [{"token": one.token, "probability": round(one.probability, 6), "text": one.text} for one in gap]
+            for gap in found.gaps
+        ]
+        yield json.dumps({"text": text, "filled": found.text, "gaps": gaps}, ensure_ascii=False).translate(LINE_ENDS)
+    elif best or not found.gaps:
+        yield found.text
+    else:
+        for gap in found.gaps:
+            yield from (f"{one.probability:.4f}\t{one.token.strip() or repr(one.token)}\t{one.text}" for one in gap)

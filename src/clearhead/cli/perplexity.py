@@ -1,0 +1,50 @@
+"""A language model and a text in, its perplexity on stdout: what `clearhead score` does for such models."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from clearhead.cli import show
+from clearhead.errors import UsageError
+
+if TYPE_CHECKING:
+    from clearhead.run.likelihood import Likelihood
+
+
+def score_text(
+    model: Path, text: Path | None, split: str | None, useless: Mapping[str, object], *, as_json: bool, device: str
+) -> int:
+    """Score a language model on a text file, or on what its training config kept for validation or test."""
+    from clearhead.run.continuing import LoadedGpt
+    from clearhead.run.likelihood import kept_text, score_part
+    from clearhead.run.texts import examine_text
+    from clearhead.run.using import load_as
+
+    loaded = load_as(LoadedGpt, model, device)
+    for flag, value in useless.items():
+        if value is not None:
+            raise UsageError(f"a language model is scored on a text: leave out {flag}")
+    if (text is None) == (split is None):
+        raise UsageError("say what to score on: --text FILE, or --split validation")
+    with show.waiting("reading the text") as tell:
+        part = examine_text(text, tell) if text is not None else kept_text(model, str(split))
+    with show.counting("foretelling", None) as done:
+        found = score_part(loaded, part, done)
+    if found.unknown:
+        show.note(f"{found.unknown:,} of {found.tokens:,} tokens are unknown to this model: they count as <unk>")
+    sys.stdout.write(json.dumps(found.as_json()) + "\n" if as_json else _shown(found))
+    return 0
+
+
+def _shown(found: Likelihood) -> str:
+    tree = found.as_json()
+    rows = (
+        ("token", tree["perplexity"], f"loss {found.loss:.4f} ± {found.error:.4f}, {found.tokens:,} tokens"),
+        ("character", tree["perplexity_per_character"], f"{found.bits_per_character:.4f} bits, {found.characters:,}"),
+        ("byte", tree["perplexity_per_byte"], f"{found.bits_per_byte:.4f} bits, {found.bytes:,}"),
+    )
+    return "".join(f"perplexity per {unit:<10} {value:10.4f}   ({more})\n" for unit, value, more in rows)

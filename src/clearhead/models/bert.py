@@ -1,0 +1,95 @@
+"""Token ids with some hidden in, what the hidden ones are and whether one text follows the other out: BERT.
+
+After "BERT: Pre-training of Deep Bidirectional Transformers for Language Understanding" (Devlin et al. 2019). What
+stands in for a hidden token is a vector of its own and no entry of the vocabulary, so that no text can spell it, and a
+classifier takes the embedding over as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from clearhead.config import one_of
+from clearhead.errors import ConfigError
+from clearhead.models.encoder import EncoderConfig, build_encoder
+from clearhead.models.model import Model
+from clearhead.nn.embedding import OutputLayer, TokenEmbedding
+from clearhead.nn.initialise import initialise
+from clearhead.nn.norms import LayerNorm
+
+SEGMENTS = 2
+
+
+class BertConfig(EncoderConfig):
+    """The shape of a BERT."""
+
+    kind: Annotated[str, one_of(["bert"], "model")] = "bert"
+    """Which model this is."""
+    next_sentence: bool = True
+    """Show two segments, and ask whether the second follows the first in its document; else one, and hidden words
+    alone are asked for."""
+
+
+class Bert(Model):
+    """An encoder that looks both ways, a head that names hidden tokens, and one that tells what belongs together."""
+
+    Config = BertConfig
+    config: BertConfig
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__(config)
+        if not config.vocab_size:
+            raise ConfigError("a BERT needs vocab_size: it comes from the tokenizer")
+        self.embedding = TokenEmbedding(config.vocab_size, config.dim, scaled=config.scale_embeddings)
+        self.mask = TokenEmbedding(1, config.dim, scaled=config.scale_embeddings)
+        self.segments = TokenEmbedding(SEGMENTS, config.dim, scaled=False) if config.next_sentence else None
+        self.encoder = build_encoder(config)
+        self.transform, self.norm = nn.Linear(config.dim, config.dim), LayerNorm(config.dim)
+        self.output = OutputLayer(config.dim, config.vocab_size, tied_to=self.embedding)
+        self.pooler = nn.Linear(config.dim, config.dim) if config.next_sentence else None
+        self.next = nn.Linear(config.dim, 2) if config.next_sentence else None
+        initialise(self)
+
+    def encode(
+        self,
+        ids: Int[Tensor, "batch time"],
+        hidden: Bool[Tensor, "batch time"] | None = None,
+        segments: Int[Tensor, "batch time"] | None = None,
+        *,
+        real: Bool[Tensor, "batch time"] | None = None,
+        texts: Int[Tensor, "batch time"] | None = None,
+    ) -> Float[Tensor, "batch time dim"]:
+        """Read; what is `hidden` is not looked at, no `segments` are all the first, `texts` in one row stay apart."""
+        x = self.embedding(ids)
+        if hidden is not None:
+            x = torch.where(hidden[..., None], self.mask(torch.zeros_like(ids[:1, :1])), x)
+        if self.segments is not None:
+            x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
+        return self.encoder(x, real=real, texts=texts)
+
+    def words(self, x: Float[Tensor, "tokens dim"]) -> Float[Tensor, "tokens dim"]:
+        """What the output layer sees of some positions."""
+        return self.norm(F.gelu(self.transform(x))[None])[0]
+
+    def follows(self, x: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows 2"]:
+        """From the first position of each text: the logits that its second segment does not, or does, follow."""
+        if self.pooler is None or self.next is None:
+            raise ConfigError("this BERT was made with next_sentence = false: it cannot tell what follows")
+        return self.next(torch.tanh(self.pooler(x)))
+
+    def forward(
+        self,
+        ids: Int[Tensor, "batch time"],
+        hidden: Bool[Tensor, "batch time"] | None = None,
+        segments: Int[Tensor, "batch time"] | None = None,
+        *,
+        real: Bool[Tensor, "batch time"] | None = None,
+    ) -> Float[Tensor, "batch time vocab"]:
+        """The logits of the token at each position."""
+        x = self.encode(ids, hidden, segments, real=real)
+        return self.output(self.words(x.flatten(0, 1))).unflatten(0, ids.shape)

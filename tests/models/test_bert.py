@@ -1,0 +1,111 @@
+"""The laws of BERT: what is hidden is not seen, texts that share a row do not see each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from clearhead.errors import ConfigError
+from clearhead.models.bert import Bert, BertConfig
+from clearhead.models.classifier import Classifier, ClassifierConfig
+from clearhead.nn.kernels import KERNELS
+from clearhead.nn.norms import NORMS
+from clearhead.nn.positions import POSITIONS
+from clearhead.nn.residual import RESIDUALS
+
+VOCAB = 11
+SMALL: dict[str, Any] = {
+    "vocab_size": VOCAB, "dim": 8, "ff_dim": 12, "num_heads": 2, "num_layers": 2, "dropout": 0.0, "max_len": 12,
+}  # fmt: skip
+ISOLATED = [
+    *({"positions": positions} for positions in POSITIONS),
+    *({"kernel": kernel} for kernel in KERNELS),
+    *({"norm": name, "residual": residual} for name, kind in NORMS.items() if not kind.mixes_time
+      for residual in RESIDUALS),
+    {"window": 2},
+]  # fmt: skip
+
+
+def as_id(variant: dict[str, Any]) -> str:
+    return "-".join(f"{name}-{value}" for name, value in variant.items())
+
+
+def new(**settings: Any) -> Bert:
+    torch.manual_seed(0)
+    return Bert(BertConfig(**{**SMALL, **settings})).double().eval()
+
+
+def ids_of(*shape: int) -> Tensor:
+    torch.manual_seed(1)
+    return torch.randint(4, VOCAB, shape)
+
+
+def test_what_is_hidden_is_not_seen() -> None:
+    model, ids = new(), ids_of(2, 6)
+    hidden = torch.zeros(2, 6, dtype=torch.bool)
+    hidden[:, 2] = True
+    others = ids.clone()
+    others[:, 2] = (ids[:, 2] + 1) % VOCAB
+    torch.testing.assert_close(model(ids, hidden), model(others, hidden))
+    assert not torch.allclose(model(ids), model(others))
+
+
+def test_hiding_nothing_is_the_same_as_saying_nothing_of_it() -> None:
+    model, ids = new(), ids_of(2, 6)
+    torch.testing.assert_close(model(ids, torch.zeros(2, 6, dtype=torch.bool)), model(ids))
+
+
+def test_segments_count_and_without_any_all_is_the_first() -> None:
+    model, ids = new(), ids_of(2, 6)
+    first = torch.zeros_like(ids)
+    torch.testing.assert_close(model(ids, None, first), model(ids))
+    assert not torch.allclose(model(ids, None, first + 1), model(ids))
+
+
+@pytest.mark.parametrize("variant", ISOLATED, ids=as_id)
+def test_texts_that_share_a_row_are_read_as_if_alone(variant: dict[str, Any]) -> None:
+    model, ids = new(**variant), ids_of(1, 9)
+    texts = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 2, -1]])
+    together = model.encode(ids, real=texts >= 0, texts=texts)
+    for number, part in enumerate((slice(0, 4), slice(4, 7), slice(7, 8))):
+        torch.testing.assert_close(together[:, part], model.encode(ids[:, part]), msg=f"text {number}")
+
+
+def test_padding_changes_nothing() -> None:
+    model, ids = new(), ids_of(2, 6)
+    real = torch.arange(6) < torch.tensor([[6], [3]])
+    torch.testing.assert_close(model(ids, real=real)[1, :3], model(ids[1:, :3])[0])
+
+
+def test_every_parameter_gets_a_gradient() -> None:
+    model, ids = new().train(), ids_of(2, 6)
+    hidden = torch.zeros(2, 6, dtype=torch.bool)
+    hidden[0, 1] = True
+    x = model.encode(ids, hidden, torch.ones_like(ids))
+    (model.output(model.words(x[:, 1])).square().sum() + model.follows(x[:, 0])[:, 0].sum()).backward()
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+def test_the_output_layer_is_the_embedding() -> None:
+    model = new()
+    assert model.output.weight is model.embedding.weight
+
+
+def test_without_next_sentence_there_is_nothing_of_it() -> None:
+    model = new(next_sentence=False)
+    assert not [name for name, _ in model.named_parameters() if name.startswith(("next", "pooler", "segments"))]
+    with pytest.raises(ConfigError, match="next_sentence = false"):
+        model.follows(torch.zeros(1, 8, dtype=torch.double))
+
+
+@pytest.mark.parametrize("next_sentence", [True, False])
+def test_a_classifier_has_all_of_a_berts_encoder_under_the_same_names(next_sentence: bool) -> None:
+    bert = dict(new(next_sentence=next_sentence).named_parameters())
+    settings = {**SMALL, "labels": ["a", "b"], "num_segments": 2 if next_sentence else 0}
+    classifier = dict(Classifier(ClassifierConfig(**settings)).named_parameters())
+    shared = {name for name in bert if name.startswith(("embedding", "segments", "encoder"))}
+    assert shared == classifier.keys() - {"output.weight", "output.bias"}
+    assert all(bert[name].shape == classifier[name].shape for name in shared)

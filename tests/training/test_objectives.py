@@ -1,0 +1,52 @@
+"""What models are asked to do, against the plain way to ask it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from clearhead.data.examples import Draw
+from clearhead.data.windows import Tiled
+from clearhead.models.gpt import Gpt, GptConfig
+from clearhead.text import PAD_ID
+from clearhead.training.losses import LOSSES
+from clearhead.training.objectives import OBJECTIVES
+
+IDS = np.random.default_rng(0).integers(4, 11, 30).astype(np.uint16)
+
+
+def model(**settings: float) -> Gpt:
+    torch.manual_seed(0)
+    shape = GptConfig(vocab_size=11, dim=8, ff_dim=16, num_heads=2, num_layers=1, max_len=8, **settings)
+    return Gpt(shape)
+
+
+@pytest.mark.parametrize("rows", [[0, 1, 2], [0, 3], [3]], ids=str)
+def test_a_language_model_is_asked_for_every_token_of_its_windows(rows: list[int]) -> None:
+    gpt = model().eval()
+    batch = Tiled(IDS, 8).batch(np.array(rows), Draw(1, 2))
+    loss = LOSSES["cross_entropy"](0.0, PAD_ID)
+    found = OBJECTIVES["gpt"](gpt, batch, loss)
+    logits = gpt(torch.from_numpy(batch.inputs))
+    wanted = F.cross_entropy(
+        logits.flatten(0, 1), torch.from_numpy(batch.answers).flatten(), ignore_index=PAD_ID, reduction="sum"
+    )
+    assert found.tokens == batch.num_answers
+    torch.testing.assert_close(found.total.detach(), wanted.detach(), atol=1e-4, rtol=1e-5)
+    torch.testing.assert_close(found.nll, wanted.detach(), atol=1e-4, rtol=1e-5)
+
+
+def test_two_passes_of_a_language_model_are_asked_to_agree() -> None:
+    gpt = model(dropout=0.3).train()
+    batch = Tiled(IDS, 8).batch(np.array([0, 3]), None)
+    plain, agreeing = (LOSSES["cross_entropy"](0.0, PAD_ID, agreement=weight) for weight in (0.0, 5.0))
+    torch.manual_seed(1)
+    found = OBJECTIVES["gpt"](gpt, batch, agreeing)
+    assert found.tokens == batch.num_answers
+    assert float(found.total.detach()) > float(found.nll)
+    # What is measured is one pass.
+    gpt.eval()
+    one, two = (float(OBJECTIVES["gpt"](gpt, batch, loss).total.detach()) for loss in (plain, agreeing))
+    assert one == pytest.approx(two)
