@@ -12,6 +12,7 @@ from clearhead.generate.settings import GenerationConfig
 from clearhead.models.bert import Bert, BertConfig
 from clearhead.models.classifier import Classifier, ClassifierConfig
 from clearhead.models.gpt import Gpt, GptConfig
+from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.text.tokenizer import Tokenizer, TokenizerPair
 from clearhead.text.kinds import TokenizerConfig
 
@@ -22,6 +23,18 @@ SHAPE: dict[str, Any] = {"dim": 16, "ff_dim": 32, "num_heads": 2, "num_layers": 
 def tokenizer(kind: str = "bpe") -> Tokenizer:
     """One that has read a little."""
     return Tokenizer.train(TokenizerConfig(kind=kind, vocab_size=300), [TEXT] * 3)
+
+
+def translator(directory: Path, generation: dict[str, Any] | None = None, **shape: Any) -> Path:
+    """A translator."""
+    known = tokenizer()
+    torch.manual_seed(3)
+    sizes = {"source_vocab_size": known.vocab_size, "target_vocab_size": known.vocab_size}
+    layers = {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "ff_dim": 32, "num_heads": 2, "max_len": 64}
+    model = Translator(TranslatorConfig(**{**sizes, **layers, **shape}))
+    settings = GenerationConfig(**{"strategy": "greedy", **(generation or {})}).model_dump()
+    save_model(directory, model, TokenizerPair(known, known), generation=settings, card="", training_config="")
+    return directory
 
 
 def gpt(directory: Path, kind: str = "bpe") -> Path:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.serve import made_up_models
 
 from clearhead.cli import run
+from clearhead.errors import TERMINATED
+from clearhead.serve import opening, running
 
 
 @pytest.fixture
@@ -58,3 +65,33 @@ def test_without_its_packages_it_says_which_to_install(
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     code, line = fails(capsys, "nowhere")
     assert code == 69 and "the server needs uvicorn" in line and "pip install 'clearhead[serve]'" in line
+
+
+def test_it_says_what_it_serves_on_which_engine_and_why(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def at_once(application: Any, listener: socket.socket, ready: Callable[[], None]) -> None:
+        application.server.close()
+        listener.close()
+        ready()
+
+    monkeypatch.setattr(running, "run", at_once)
+    odd = made_up_models.translator(tmp_path / "odd", norm="batch")
+    labels = made_up_models.classifier(tmp_path / "labels")
+    assert run(["serve", str(odd), str(labels), "--port", "0", "--device", "cpu"]) == 0
+    first, second, third, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("odd: translator, ") and "parameters, on torch (not on ctranslate2: " in first
+    assert second.startswith("labels: classifier, ") and second.endswith(" parameters, on torch")
+    assert third.startswith("serving on http://127.0.0.1:") and last == "stopped"
+
+
+def test_told_to_stop_while_it_loads_it_stops(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+
+    monkeypatch.setattr(opening, "open_models", slow)
+    code, line = fails(capsys, "nowhere", "--port", "0")
+    assert code == TERMINATED and "interrupted" in line

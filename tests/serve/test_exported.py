@@ -1,42 +1,45 @@
-"""Exported translators behind the server: what their engine finds is what clients get, on every core."""
+"""Models on other engines behind the server: what an engine finds is what clients get, one batch on each core."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.serve.conftest import Start
 
-from clearhead.config import build
+from clearhead.engines import directory
+from clearhead.engines.texts import ExportedTranslator
+from clearhead.errors import UnavailableError
+from clearhead.generate.hypothesis import Hypothesis
 from clearhead.generate.settings import GenerationConfig
-from clearhead.serve.backends import TranslateOptions
+from clearhead.serve.backends import Lane, TranslateOptions
 from clearhead.serve.catalogue import Served
-from clearhead.serve.exported import ExportedTranslator
+from clearhead.serve.exported import EngineTranslator
 from clearhead.text.kinds import TokenizerConfig
 from clearhead.text.tokenizer import Tokenizer, TokenizerPair
-
-
-@dataclass(frozen=True)
-class Said:
-    text: str
-    score: float
 
 
 class Engine:
     """Turns ids around; notes how many searches were under way at once."""
 
+    name = "made-up"
+
     def __init__(self) -> None:
-        self.now, self.most, self.checked = 0, 0, 0
+        self.now, self.most = 0, 0
         self.lock = threading.Lock()
         self.met = threading.Barrier(2, timeout=5)
 
     def check(self, config: GenerationConfig) -> None:
-        self.checked += 1
+        if config.strategy == "sample":
+            raise UnavailableError("this engine cannot draw")
 
-    def search(self, sources: Sequence[Sequence[int]], config: GenerationConfig, row_keys: Sequence[int]) -> list[Any]:
+    def search(
+        self, sources: Sequence[Sequence[int]], config: GenerationConfig, row_keys: Sequence[int]
+    ) -> list[list[Hypothesis]]:
         with self.lock:
             self.now += 1
             self.most = max(self.most, self.now)
@@ -44,26 +47,25 @@ class Engine:
             self.met.wait()
         with self.lock:
             self.now -= 1
-        return [[(list(ids)[::-1], rank) for rank in range(config.nbest)] for ids in sources]
+        return [
+            [Hypothesis((*ids[::-1], *ids[:rank]), -float(rank), -float(rank), (), True) for rank in range(config.nbest)]
+            for ids in sources
+        ]
+
+    def logits(self, source: Sequence[int], target: Sequence[int]) -> Any:
+        raise AssertionError("nobody compares")
 
 
-class Exported:
-    """An exported translator, as it is opened."""
+def exported(**settings: Any) -> ExportedTranslator:
+    letters = Tokenizer.train(TokenizerConfig(kind="char"), ["abcdefghijklmnopqrstuvwxyz "])
+    notes = directory.ExportNotes(engine="made-up", kind="translator", max_len=20, model={}, made_by="a test")
+    generation = GenerationConfig(**{"strategy": "greedy", **settings})
+    known = directory.Exported(path=Path("nowhere"), notes=notes, generation=generation)
+    return ExportedTranslator(Engine(), TokenizerPair(letters, letters), known)
 
-    def __init__(self) -> None:
-        letters = Tokenizer.train(TokenizerConfig(kind="char"), ["abcdefghijklmnopqrstuvwxyz "])
-        self.tokenizers = TokenizerPair(letters, letters)
-        self.generation = GenerationConfig(strategy="greedy")
-        self.max_len = 20
-        self.engine = Engine()
 
-    def configured(self, **options: Any) -> GenerationConfig:
-        if "beam_size" in options:
-            options["strategy"] = "beam"
-        return build(GenerationConfig, {**self.generation.model_dump(), **options}, "generation")
-
-    def as_text(self, one: tuple[list[int], int]) -> Said:
-        return Said(self.tokenizers.target.decode(one[0]) + "'" * one[1], -float(one[1]))
+def served(translator: ExportedTranslator) -> Served:
+    return Served("x", "translator", "made-up", translator=EngineTranslator(translator, Lane("made-up", 2)))
 
 
 class Patient:
@@ -75,23 +77,28 @@ class Patient:
 
 
 def test_what_the_engine_finds_is_what_clients_get(start: Start) -> None:
-    exported = Exported()
-    client = start(Served("x", "translator", "made-up", translator=ExportedTranslator(exported, "made-up", 2)))
+    client = start(served(exported()))
     body = {"q": ["abc def", "x" * 60], "source": "de", "target": "en", "alternatives": 2}
     answer = client.post("/translate", json=body).json()
-    assert answer["translatedText"][0] == "fed cba" and answer["alternatives"][0] == ["fed cba'", "fed cba''"]
-    assert answer["translatedText"][1].replace(" ", "") == "x" * 60 and exported.engine.checked > 0
+    assert answer["translatedText"][0] == "fed cba" and answer["alternatives"][0] == ["fed cbaa", "fed cbaab"]
+    assert answer["translatedText"][1].replace(" ", "") == "x" * 60
 
 
 def test_rows_that_are_unwanted_are_not_begun() -> None:
-    exported = Exported()
-    found = ExportedTranslator(exported, "made-up", 1).translate_batch(["ab", "cd", "ef"], TranslateOptions(), Patient())
-    assert [best[0].text for best in found] == ["ba", "", "fe"]
+    translator = EngineTranslator(exported(stop=["z"]), Lane("made-up"))
+    found = translator.translate_batch(["ab", "cd", "xyzw"], TranslateOptions(), Patient())
+    # A text to stop at ends a translation here too.
+    assert [best[0].text for best in found] == ["ba", "", "w"]
+
+
+def test_settings_that_the_engine_cannot_follow_are_refused_before_anybody_asks() -> None:
+    with pytest.raises(UnavailableError, match="cannot draw"):
+        EngineTranslator(exported(strategy="sample"), Lane("made-up"))
 
 
 def test_every_core_has_a_batch_of_its_own(start: Start) -> None:
-    exported = Exported()
-    client = start(Served("x", "translator", "made-up", translator=ExportedTranslator(exported, "made-up", 2)))
+    translator = exported()
+    client = start(served(translator))
 
     def ask(text: str) -> int:
         # With one alternative, the engine answers only when two searches have met.
@@ -100,4 +107,4 @@ def test_every_core_has_a_batch_of_its_own(start: Start) -> None:
 
     with ThreadPoolExecutor(2) as pool:
         assert list(pool.map(ask, ["ab", "cd"])) == [200, 200]
-    assert exported.engine.most == 2
+    assert translator.engine.most == 2  # type: ignore[attr-defined]

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import Count, Device, Threads, use_threads
+from clearhead.cli.flags import Count, Device, Threads
+from clearhead.cli.stopping import stoppable
 from clearhead.errors import UnavailableError
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def serve(
     drain: float | None = None,
     device: Device = "auto",
     threads: Threads = None,
-) -> None:
+) -> int:
     """Serve models: a page to try them and look inside, and the APIs of LibreTranslate and OpenAI.
 
     clearhead serve
@@ -51,13 +52,14 @@ def serve(
     Parameters
     ----------
     models
-        Model or run directories; each is called by its directory's name.
+        Model, run or exported directories; each is called by its directory's name.
     host
         The address to listen on; this machine alone unless told.
     port
         The port to listen on; 0 is any that is free.
     engine
-        What computes: auto, torch.
+        What computes: auto, torch, ctranslate2 or onnx. Models are converted on the way in and compared with the
+        original; auto is CTranslate2 where it can say the same, and otherwise torch. Exported models have their own.
     languages
         What translators translate that do not say so themselves: de:en, or de,zh:en.
     keys
@@ -88,7 +90,6 @@ def serve(
         "body": body, "drain": drain,
     }  # fmt: skip
     bounds = _bounds({name: value for name, value in wished.items() if value is not None})
-    use_threads(threads)
     try:
         import uvicorn  # noqa: F401
 
@@ -100,15 +101,23 @@ def serve(
         ) from None
     allowed = read_keys(keys)
     listener = running.listen(host, port)
-    with show.waiting("loading"):
-        catalogue = opening.open_models(models or [None], engine=engine, device=device, languages=languages)
+    with show.waiting("loading"), stoppable() as stop:
+        try:
+            catalogue = opening.open_models(
+                models or [None], engine=engine, device=device, threads=threads, languages=languages
+            )
+        except KeyboardInterrupt:
+            show.fail("interrupted")
+            return stop.exit_code
     is_local = host in LOOPBACK
     policy = gate.Policy(
         bounds, allowed, hosts=[*gate.LOOPBACK, *(host_name or [])] if is_local else None, origins=cors or []
     )
     address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
     for model in catalogue:
-        show.note(f"{model.name}: {model.kind}, {model.parameters:,} parameters, on {model.engine}")
+        size = f", {model.parameters:,} parameters" if model.parameters is not None else ""
+        remark = f" ({model.remark})" if model.remark else ""
+        show.note(f"{model.name}: {model.kind}{size}, on {model.engine}{remark}")
     if not is_local and not allowed:
         show.note("anybody who can reach this machine may ask: --keys FILE lets in only those with a key")
     running.run(
@@ -117,6 +126,7 @@ def serve(
         lambda: show.note(f"serving on {address} (documentation on {address}/docs); Ctrl-C stops"),
     )
     show.note("stopped")
+    return 0
 
 
 def _bounds(wished: dict[str, object]) -> Bounds:

@@ -22,7 +22,10 @@ class Served:
     engine: str = "torch"
     created: int = 0
     """When its weights were written, in seconds since 1970."""
-    parameters: int = 0
+    parameters: int | None = None
+    """How many numbers it has learnt; an exported model does not say."""
+    remark: str = ""
+    """Why it is not on a faster engine, if it is not."""
     sources: tuple[str, ...] = ()
     """The languages it translates from, as far as they are known ..."""
     target: str | None = None

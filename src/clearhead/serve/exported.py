@@ -1,13 +1,13 @@
-"""An exported translator in, a backend out: CTranslate2 and ONNX Runtime take whole batches, and need no torch."""
+"""A model on another engine in, a backend out: CTranslate2 and ONNX Runtime take whole batches, and need no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
+from clearhead.engines.texts import ExportedTranslator
 from clearhead.generate.settings import GenerationConfig
 from clearhead.serve.backends import Lane, Translated, TranslateOptions, Watch
-from clearhead.text.tokenizer import TokenizerPair
 
 BATCH_TOKENS = 4096
 """Source tokens, padding included, that are translated side by side."""
@@ -15,45 +15,17 @@ BATCH_ROWS = 32
 """Texts that are translated side by side: small batches on every core are faster than a large one on all."""
 
 
-class Searching(Protocol):
-    """What runs an exported model."""
-
-    def check(self, config: GenerationConfig) -> None:
-        """Refuse settings that it cannot follow."""
-
-    def search(
-        self, sources: Sequence[Sequence[int]], config: GenerationConfig, row_keys: Sequence[int]
-    ) -> Sequence[Sequence[Any]]:
-        """The hypotheses for source ids, best first."""
-
-
-class Exported(Protocol):
-    """An exported translator, as it is opened."""
-
-    tokenizers: TokenizerPair
-    generation: GenerationConfig
-    max_len: int
-
-    @property
-    def engine(self) -> Searching:
-        """What runs it."""
-
-    def configured(self, **options: Any) -> GenerationConfig:
-        """The model's own settings with some changed."""
-
-    def as_text(self, one: Any) -> Any:
-        """A hypothesis as its reader sees it: with `text` and `score`."""
-
-
-class ExportedTranslator:
-    """An exported translator, for batches of texts; several batches may be under way at once, one on each core."""
+class EngineTranslator:
+    """A translator on another engine, for batches of texts; as many may be under way at once as its lane is wide."""
 
     most_tokens = BATCH_TOKENS
     most_rows = BATCH_ROWS
 
-    def __init__(self, exported: Exported, name: str, cores: int) -> None:
+    def __init__(self, exported: ExportedTranslator, lane: Lane) -> None:
+        # Settings that the engine cannot follow are refused now, not when somebody asks.
+        exported.engine.check(exported.generation)
         self._exported = exported
-        self.lane = Lane(name, cores)
+        self.lane = lane
         self.longest = exported.max_len
 
     def count(self, text: str) -> int:
@@ -64,15 +36,23 @@ class ExportedTranslator:
         """The translations of each text, best first; rows that are unwanted by now are not begun."""
         exported = self._exported
         config = exported.configured(**wishes(options, exported.generation))
-        exported.engine.check(config)
         gone = set(watch.unwanted())
         wanted = [place for place in range(len(texts)) if place not in gone]
         ids = exported.tokenizers.source.encode_batch([texts[place] for place in wanted])
         found = [[Translated("", 0.0)] for _ in texts]
         for place, best in zip(wanted, exported.engine.search(ids, config, wanted) if wanted else (), strict=True):
-            shown = map(exported.as_text, best)
+            shown = (exported.as_text(one, config) for one in best)
             found[place] = [Translated(one.text, one.score) for one in shown]
         return found
+
+
+def translator_parts(exported: ExportedTranslator, lane: Lane) -> dict[str, Any]:
+    """What a translator is asked through."""
+    return {"translator": EngineTranslator(exported, lane)}
+
+
+PARTS = {"translator": translator_parts}
+"""By the kind of model, the fields of Served that its backends are."""
 
 
 def wishes(options: TranslateOptions, generation: GenerationConfig) -> dict[str, Any]:

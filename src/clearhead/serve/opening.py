@@ -1,62 +1,159 @@
-"""Paths of models in, models that can be served out; each engine has its own way to open one.
+"""Paths of models in, models that can be served out, each on the engine it was made for, or on one it is converted for.
 
-A new engine is one function and one line in ENGINES; `auto` takes the first of them that can do it.
+A model directory of ours is loaded with torch, which people look inside with. `auto` then has it translate on
+CTranslate2, if that can say the same; a new engine needs a line in `engines/opening.py` and in `export/targets.py`, and
+for a new kind of model on engines one in `exported.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from clearhead.config import read_toml
-from clearhead.errors import ConfigError, UsageError, choose
+from clearhead.engines.directory import EXPORT
+from clearhead.engines.opening import cores, open_exported
+from clearhead.errors import ClearheadError, ConfigError, StorageError, UsageError, choose
+from clearhead.run.built_in import default_model
+from clearhead.run.engines import ENGINE_NAMES, TORCH, made_for
+from clearhead.serve import exported
+from clearhead.serve.backends import Lane
 from clearhead.serve.catalogue import Catalogue, Served
 from clearhead.serve.names import NAMES
+from clearhead.storage import read_json
+
+AUTO = "auto"
+FASTEST = "ctranslate2"
+"""The engine that `auto` prefers for what it can express."""
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is wanted of all models of a server."""
+
+    engine: str
+    device: str
+    threads: int | None
+    sources: tuple[str, ...]
+    """The languages of translators that do not name theirs ..."""
+    target: str | None
+    """... and the one they translate to."""
+    lanes: dict[str, Lane]
+    """Models on one engine share the cores."""
+
+    def lane(self, engine: str) -> Lane:
+        """Where models on an engine compute: on each core one batch."""
+        return self.lanes.setdefault(engine, Lane(engine, self.threads or cores()))
 
 
 def open_models(
-    paths: Sequence[Path | None], *, engine: str = "auto", device: str = "auto", languages: str | None = None
+    paths: Sequence[Path | None],
+    *,
+    engine: str = AUTO,
+    device: str = "auto",
+    threads: int | None = None,
+    languages: str | None = None,
 ) -> Catalogue:
     """Every model of a server; `languages` (de:en, or de,zh:en) are those of translators that do not name theirs."""
-    told = _told(languages) if languages is not None else ((), None)
+    choose(dict.fromkeys((AUTO, *ENGINE_NAMES)), engine, "engine")
+    sources, target = _told(languages) if languages is not None else ((), None)
+    wanted = Wanted(engine, device, threads, sources, target, {})
     served: list[Served] = []
     for path in paths:
-        model = _open(path, engine, device, told)
+        model = _open(default_model() if path is None else path, wanted)
         if any(model.name == other.name for other in served):
             raise UsageError(f"two models are called '{model.name}': rename the directory of one of them")
         served.append(model)
     return Catalogue(served)
 
 
-def _open(path: Path | None, engine: str, device: str, told: tuple[tuple[str, ...], str | None]) -> Served:
-    if engine != "auto":
-        return choose(ENGINES, engine, "engine")(path, device, told)
-    return next(iter(ENGINES.values()))(path, device, told)
+def _open(path: Path, wanted: Wanted) -> Served:
+    made = made_for(path)
+    if made != TORCH:
+        if wanted.engine not in (AUTO, made):
+            raise UsageError(f"{path} was exported for {made} and cannot be served on {wanted.engine}: leave --engine out")
+        return _open_exported(path, made, wanted)
+    model = _open_torch(path, wanted)
+    if wanted.engine == TORCH:
+        return model
+    if wanted.engine == AUTO:
+        return _on_fastest(model, path, wanted)
+    if model.kind not in exported.PARTS:
+        raise UsageError(f"{path} is a {model.kind}, which is served on torch only: leave --engine out")
+    return _converted(model, path, wanted.engine, wanted)
 
 
-def _open_torch(path: Path | None, device: str, told: tuple[tuple[str, ...], str | None]) -> Served:
+def _on_fastest(model: Served, path: Path, wanted: Wanted) -> Served:
+    """The same model on the engine that is preferred; one that this cannot be stays as it is, and says why."""
+    if model.kind not in exported.PARTS:
+        return model
+    try:
+        return _converted(model, path, FASTEST, wanted)
+    except ClearheadError as error:
+        return replace(model, remark=f"not on {FASTEST}: {error}")
+
+
+def _open_torch(path: Path, wanted: Wanted) -> Served:
+    import torch
+
     from clearhead.checkpoint import locate
     from clearhead.run.using import load
     from clearhead.serve.torch_models import PARTS
 
-    loaded = load(path, device)
-    where: Path = loaded.path
+    if wanted.threads is not None:
+        torch.set_num_threads(wanted.threads)
+    loaded = load(path, wanted.device)
     kind = loaded.model.config.kind
     if kind not in PARTS:
-        raise UsageError(f"{where} is a {kind}, which the server does not serve: it serves {', '.join(PARTS)}")
-    described, weights = locate(where)
+        raise UsageError(f"{path} is a {kind}, which the server does not serve: it serves {', '.join(PARTS)}")
+    described, weights = locate(path)
     sources, target = languages_of(described)
     return Served(
-        name=where.resolve().name,
+        name=path.resolve().name,
         kind=kind,
-        engine="torch",
+        engine=TORCH,
         created=int((weights / "model.safetensors").stat().st_mtime),
         parameters=sum(tensor.numel() for tensor in loaded.model.parameters()),
-        sources=sources or told[0],
-        target=target or told[1],
+        sources=sources or wanted.sources,
+        target=target or wanted.target,
         **PARTS[kind](loaded),
     )
+
+
+def _open_exported(path: Path, engine: str, wanted: Wanted) -> Served:
+    """A model that was exported; nobody can look inside it."""
+    kind = str(read_json(path / EXPORT).get("kind"))
+    if kind not in exported.PARTS:
+        raise UsageError(f"{path} is an exported {kind}, which the server does not serve: name the original")
+    opened = open_exported(path, wanted.device, wanted.threads)
+    sources, target = languages_of(path)
+    return Served(
+        name=path.resolve().name,
+        kind=kind,
+        engine=engine,
+        created=int((path / EXPORT).stat().st_mtime),
+        sources=sources or wanted.sources,
+        target=target or wanted.target,
+        **exported.PARTS[kind](opened, wanted.lane(engine)),
+    )
+
+
+def _converted(model: Served, path: Path, engine: str, wanted: Wanted) -> Served:
+    """The same model on another engine, compared with the original; torch is kept for looking inside."""
+    from clearhead.run.exporting import export
+
+    try:
+        # Engines read a model once, whole: its files can go at once, and a server that is killed leaves none behind.
+        with tempfile.TemporaryDirectory(prefix="clearhead-serve-") as scratch:
+            copy = Path(scratch) / model.name
+            export(path, engine, copy)
+            opened = open_exported(copy, wanted.device, wanted.threads)
+            return replace(model, engine=engine, **exported.PARTS[model.kind](opened, wanted.lane(engine)))
+    except OSError as error:
+        raise StorageError(f"it cannot be converted, for want of a temporary directory: {error}") from None
 
 
 def _told(languages: str) -> tuple[tuple[str, ...], str]:
@@ -95,6 +192,3 @@ def _ending(file: str | None) -> tuple[str, ...]:
     ending = Path(str(file or "").removesuffix(".gz")).suffix.removeprefix(".").lower()
     return (ending,) if ending in NAMES else ()
 
-
-Opener = Callable[[Path | None, str, tuple[tuple[str, ...], str | None]], Served]
-ENGINES: dict[str, Opener] = {"torch": _open_torch}

@@ -226,7 +226,9 @@ class ServedModel(Told):
     name: str
     kind: str
     engine: str
-    parameters: int
+    """What computes its answers: torch, ctranslate2 or onnx."""
+    parameters: int | None
+    """How many numbers it has learnt; an exported model does not say."""
     sources: list[str]
     """The languages it translates from, as far as they are known."""
     target: str | None

@@ -41,9 +41,9 @@ class TorchTranslator:
         # What a search asks of a model is `start`, `step` and `config`.
         loaded.model = cast(Translator, Leaving(loaded.model, watch))
         sources = loaded.tokenizers.source.encode_batch(texts)
-        found = loaded.search(sources, loaded.configured(**wishes(options, loaded.generation)))
-        decode = loaded.tokenizers.target.decode
-        return [[Translated(" ".join(decode(one.ids).splitlines()), one.score) for one in best] for best in found]
+        config = loaded.configured(**wishes(options, loaded.generation))
+        shown = ((loaded.as_text(one, config) for one in best) for best in loaded.search(sources, config))
+        return [[Translated(one.text, one.score) for one in best] for best in shown]
 
 
 class TorchClassifier:

@@ -78,7 +78,8 @@ class Live {
     const languages = Object.entries(LANGUAGES).map(([value, text]) => ({ value, text }));
     const language = segmented(phrase(this.language, "language"), languages, "language", (chosen) => this.choose({ language: chosen }));
     language.sync(this.language);
-    const size = phrase(this.language, "parameters", { count: grouped(this.language, this.model.parameters) });
+    const { parameters } = this.model;
+    const size = parameters === null ? "" : phrase(this.language, "parameters", { count: grouped(this.language, parameters) });
     return make(
       "header",
       { class: "live-top" },
