@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import random
 import re
@@ -34,6 +35,7 @@ def main() -> None:
     parser.add_argument("--writer", type=Path, help="a language model, for dropped streams")
     parser.add_argument("--texts", type=Path, help="texts to translate, one a line; German number words if none is given")
     parser.add_argument("--engine", default="auto")
+    parser.add_argument("--capacity-seconds", type=float, default=10)
     parser.add_argument("--overload-seconds", type=float, default=60)
     parser.add_argument("--drops", type=int, default=200)
     parser.add_argument("--stops", type=int, default=20)
@@ -41,9 +43,9 @@ def main() -> None:
     asked = parser.parse_args()
     requests = _requests(asked.texts)
     models = [path for path in (asked.model, asked.writer) if path is not None]
-    rows: list[Row] = []
     with serving(models, asked.engine) as (process, address):
-        capacity = asyncio.run(flood(address, requests, clients=16, seconds=10))
+        rows: list[Row] = [("engine", asyncio.run(_engine(address)))]
+        capacity = asyncio.run(flood(address, requests, clients=16, seconds=asked.capacity_seconds))
         rows += [("requests a second, 16 clients", f"{capacity.rate:.1f}"), ("median time", _median(capacity))]
         rows += _overload(address, requests, capacity, asked.overload_seconds)
         if asked.writer is not None:
@@ -51,7 +53,8 @@ def main() -> None:
     rows += _stops(models, asked.engine, requests, asked.stops)
     with serving(models, asked.engine) as (process, address):
         rows += _soak(address, process.pid, requests, 0.7 * capacity.rate, 60 * asked.soak_minutes)
-    record("The server under load", f"python benchmarks/server.py{_flags(asked)}", ("what", "figure"), rows)
+    command = f"python benchmarks/server.py{_flags(asked, parser)}"
+    record("The server under load", command, ("what", "figure"), rows)
     for row in rows:
         print(*row, sep="  ")
 
@@ -175,9 +178,16 @@ def _longest(times: Sequence[float]) -> str:
     return f"{max(times):.2f} s" if times else "–"
 
 
-def _flags(asked: argparse.Namespace) -> str:
-    given = {"--model": asked.model, "--writer": asked.writer, "--texts": asked.texts}
-    return "".join(f" {flag} {value}" for flag, value in given.items() if value is not None)
+async def _engine(address: str) -> str:
+    """What computes the translations."""
+    async with Client(address) as client:
+        _, _, body = await client.ask(Request("/models"))
+    return str(json.loads(body)["models"][0]["engine"])
+
+
+def _flags(asked: argparse.Namespace, parser: argparse.ArgumentParser) -> str:
+    given = {name: value for name, value in vars(asked).items() if value != parser.get_default(name)}
+    return "".join(f" --{name.replace('_', '-')} {value}" for name, value in given.items())
 
 
 if __name__ == "__main__":

@@ -26,13 +26,13 @@ def tokenizer(kind: str = "bpe") -> Tokenizer:
 
 
 def translator(directory: Path, generation: dict[str, Any] | None = None, **shape: Any) -> Path:
-    """A translator."""
+    """A translator that writes eight tokens at most."""
     known = tokenizer()
     torch.manual_seed(3)
     sizes = {"source_vocab_size": known.vocab_size, "target_vocab_size": known.vocab_size}
     layers = {"encoder_layers": 1, "decoder_layers": 1, "dim": 16, "ff_dim": 32, "num_heads": 2, "max_len": 64}
     model = Translator(TranslatorConfig(**{**sizes, **layers, **shape}))
-    settings = GenerationConfig(**{"strategy": "greedy", **(generation or {})}).model_dump()
+    settings = GenerationConfig(**{"strategy": "greedy", "max_len": 8, **(generation or {})}).model_dump()
     save_model(directory, model, TokenizerPair(known, known), generation=settings, card="", training_config="")
     return directory
 

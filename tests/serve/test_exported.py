@@ -96,6 +96,15 @@ def test_settings_that_the_engine_cannot_follow_are_refused_before_anybody_asks(
         EngineTranslator(exported(strategy="sample"), Lane("made-up"))
 
 
+def test_what_a_batch_would_change_is_computed_alone() -> None:
+    translator = exported()
+    translator.engine.name = "onnx"
+    lane = Lane("onnx")
+    assert [EngineTranslator(translator, lane, how).most_rows for how in ("int8", None)] == [1, 32]
+    translator.engine.name = "ctranslate2"
+    assert EngineTranslator(translator, lane, "int8").most_rows == 32
+
+
 def test_every_core_has_a_batch_of_its_own(start: Start) -> None:
     translator = exported()
     client = start(served(translator))

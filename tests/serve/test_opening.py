@@ -19,7 +19,7 @@ from tests.serve.conftest import Start
 import clearhead
 from clearhead.data.numbers import LANGUAGES
 from clearhead.engines import extras, opening as engine_opening
-from clearhead.errors import ClearheadError, UnavailableError, UsageError
+from clearhead.errors import UnavailableError, UsageError
 from clearhead.export import targets
 from clearhead.run.exporting import export
 from clearhead.serve.app import Application
@@ -28,7 +28,6 @@ from clearhead.serve.catalogue import Catalogue
 from clearhead.serve.gate import Policy
 from clearhead.serve.opening import open_models
 from clearhead.serve.translating import Wish, translate
-from clearhead.storage import write_sums
 
 pytest.importorskip("ctranslate2", reason="needs CTranslate2: pip install 'clearhead[export]'")
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -136,9 +135,10 @@ def test_what_ctranslate2_cannot_do_is_done_by_torch_and_said(
     path = made_up_models.translator(tmp_path / "odd", changes.get("generation"), **changes.get("shape", {}))
     (model,) = open_models([path], device="cpu")
     assert model.engine == "torch" and model.remark.startswith(f"not on ctranslate2: {reason}")
-    with pytest.raises(UnavailableError, match=f"^{reason}"):
-        open_models([path], engine="ctranslate2", device="cpu")
     assert list(scratch.iterdir()) == []
+    if "shape" in changes:
+        with pytest.raises(UnavailableError, match=f"^{reason}"):
+            open_models([path], engine="ctranslate2", device="cpu")
 
 
 def test_a_copy_that_says_something_else_is_not_served(
@@ -184,27 +184,21 @@ def test_onnx_serves_if_it_is_asked_for(start: Start, trained: Path) -> None:
     assert answer["translatedText"] == clearhead.load(trained, "cpu").translate(WORDS[60:])
 
 
-def test_engines_that_a_model_is_not_for_are_refused(trained: Path, small: Path, tmp_path: Path) -> None:
-    said: dict[tuple[Path, str], tuple[type[ClearheadError], str]] = {
-        (small, "torch"): (UsageError, "was exported for ctranslate2 and cannot be served on torch: leave --engine out"),
-        (small, "onnx"): (UsageError, "was exported for ctranslate2 and cannot be served on onnx"),
-        (made_up_models.classifier(tmp_path / "labels"), "onnx"): (
-            UsageError,
-            "labels is a classifier, which is served on torch only: leave --engine out",
-        ),
-    }
-    for (path, engine), (kind, words) in said.items():
-        with pytest.raises(kind, match=words):
+def test_engines_that_a_model_is_not_for_are_refused(small: Path, tmp_path: Path) -> None:
+    labels = made_up_models.classifier(tmp_path / "labels")
+    picture = shutil.copytree(small, tmp_path / "picture")
+    notes = json.loads((picture / "export.json").read_text(encoding="utf-8"))
+    (picture / "export.json").write_text(json.dumps({**notes, "kind": "vit"}), encoding="utf-8")
+    for path, engine, said in (
+        (small, "torch", "small was exported for ctranslate2 and cannot be served on torch: leave --engine out"),
+        (small, "onnx", "small was exported for ctranslate2 and cannot be served on onnx: leave --engine out"),
+        (labels, "onnx", "labels is a classifier, which is served on torch only: leave --engine out"),
+        (picture, "auto", "picture is an exported vit, which the server does not serve: name the original"),
+    ):
+        with pytest.raises(UsageError, match=f"{said}$"):
             open_models([path], engine=engine, device="cpu")
-    other = shutil.copytree(small, tmp_path / "other")
-    notes = json.loads((other / "export.json").read_text(encoding="utf-8"))
-    (other / "export.json").write_text(json.dumps({**notes, "kind": "vit"}), encoding="utf-8")
-    (other / "SHA256SUMS").unlink()
-    write_sums(other, [path for path in other.iterdir() if path.is_file()])
-    with pytest.raises(UsageError, match="is an exported vit, which the server does not serve: name the original"):
-        open_models([other])
-    (labels,) = open_models([tmp_path / "labels"], device="cpu")
-    assert (labels.engine, labels.remark) == ("torch", "")
+    (model,) = open_models([labels], device="cpu")
+    assert (model.engine, model.remark) == ("torch", "")
 
 
 SCRIPT = """

@@ -56,14 +56,15 @@ def test_requests_alone_and_in_mixed_batches_give_the_same(start: Start, numbers
     def ask(text: str) -> str:
         return str(client.post("/translate", json={"q": text, "source": "de", "target": "en"}).json()["translatedText"])
 
-    alone = [ask(text) for text in WORDS]
+    words = WORDS[:60]
+    alone = [ask(text) for text in words]
     # The engine is kept busy, so that requests wait and are put together.
     with ThreadPoolExecutor(12) as pool:
-        together = list(pool.map(ask, WORDS))
+        together = list(pool.map(ask, words))
     assert together == alone
     metrics = client.get("/metrics").text
     batches = float(metrics.split('clearhead_batch_rows_count{task="Translating"} ')[1].split()[0])
-    assert batches < 2 * len(WORDS), "nothing was put together"
+    assert batches < 2 * len(words), "nothing was put together"
 
 
 @pytest.mark.parametrize("results", [1, 3])
@@ -146,7 +147,7 @@ def test_people_look_while_others_translate(start: Start, numbers: Catalogue) ->
 
 
 def test_languages_come_from_the_training_config(trained: Path, tmp_path: Path) -> None:
-    (model,) = open_models([trained], device="cpu")
+    (model,) = open_models([trained], engine="torch", device="cpu")
     assert (model.name, model.kind, model.sources, model.target) == ("run", "translator", ("de",), "en")
     assert model.parameters == 23_424 and model.created > 1_700_000_000
     for text, expected in {

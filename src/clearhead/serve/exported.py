@@ -13,19 +13,21 @@ BATCH_TOKENS = 4096
 """Source tokens, padding included, that are translated side by side."""
 BATCH_ROWS = 32
 """Texts that are translated side by side: small batches on every core are faster than a large one on all."""
+ALONE = {("onnx", "int8")}
+"""Engines and quantisations that give a batch one scale: nothing is put beside a text, for it would change the result."""
 
 
 class EngineTranslator:
     """A translator on another engine, for batches of texts; as many may be under way at once as its lane is wide."""
 
     most_tokens = BATCH_TOKENS
-    most_rows = BATCH_ROWS
 
-    def __init__(self, exported: ExportedTranslator, lane: Lane) -> None:
+    def __init__(self, exported: ExportedTranslator, lane: Lane, quantize: str | None = None) -> None:
         # Settings that the engine cannot follow are refused now, not when somebody asks.
         exported.engine.check(exported.generation)
         self._exported = exported
         self.lane = lane
+        self.most_rows = 1 if (exported.engine.name, quantize) in ALONE else BATCH_ROWS
         self.longest = exported.max_len
 
     def count(self, text: str) -> int:
@@ -46,9 +48,9 @@ class EngineTranslator:
         return found
 
 
-def translator_parts(exported: ExportedTranslator, lane: Lane) -> dict[str, Any]:
+def translator_parts(exported: ExportedTranslator, lane: Lane, quantize: str | None) -> dict[str, Any]:
     """What a translator is asked through."""
-    return {"translator": EngineTranslator(exported, lane)}
+    return {"translator": EngineTranslator(exported, lane, quantize)}
 
 
 PARTS = {"translator": translator_parts}

@@ -60,14 +60,18 @@ def open_models(
     """Every model of a server; `languages` (de:en, or de,zh:en) are those of translators that do not name theirs."""
     choose(dict.fromkeys((AUTO, *ENGINE_NAMES)), engine, "engine")
     sources, target = _told(languages) if languages is not None else ((), None)
+    found = [default_model() if path is None else path for path in paths]
+    names = [_name(path) for path in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"two models are called '{name}': rename the directory of one of them")
     wanted = Wanted(engine, device, threads, sources, target, {})
-    served: list[Served] = []
-    for path in paths:
-        model = _open(default_model() if path is None else path, wanted)
-        if any(model.name == other.name for other in served):
-            raise UsageError(f"two models are called '{model.name}': rename the directory of one of them")
-        served.append(model)
-    return Catalogue(served)
+    return Catalogue([_open(path, wanted) for path in found])
+
+
+def _name(path: Path) -> str:
+    """What a model is called."""
+    return path.resolve().name
 
 
 def _open(path: Path, wanted: Wanted) -> Served:
@@ -112,7 +116,7 @@ def _open_torch(path: Path, wanted: Wanted) -> Served:
     described, weights = locate(path)
     sources, target = languages_of(described)
     return Served(
-        name=path.resolve().name,
+        name=_name(path),
         kind=kind,
         engine=TORCH,
         created=int((weights / "model.safetensors").stat().st_mtime),
@@ -125,19 +129,20 @@ def _open_torch(path: Path, wanted: Wanted) -> Served:
 
 def _open_exported(path: Path, engine: str, wanted: Wanted) -> Served:
     """A model that was exported; nobody can look inside it."""
-    kind = str(read_json(path / EXPORT).get("kind"))
+    notes = read_json(path / EXPORT)
+    kind = str(notes.get("kind"))
     if kind not in exported.PARTS:
         raise UsageError(f"{path} is an exported {kind}, which the server does not serve: name the original")
     opened = open_exported(path, wanted.device, wanted.threads)
     sources, target = languages_of(path)
     return Served(
-        name=path.resolve().name,
+        name=_name(path),
         kind=kind,
         engine=engine,
         created=int((path / EXPORT).stat().st_mtime),
         sources=sources or wanted.sources,
         target=target or wanted.target,
-        **exported.PARTS[kind](opened, wanted.lane(engine)),
+        **exported.PARTS[kind](opened, wanted.lane(engine), notes.get("quantize")),
     )
 
 
@@ -151,7 +156,7 @@ def _converted(model: Served, path: Path, engine: str, wanted: Wanted) -> Served
             copy = Path(scratch) / model.name
             export(path, engine, copy)
             opened = open_exported(copy, wanted.device, wanted.threads)
-            return replace(model, engine=engine, **exported.PARTS[model.kind](opened, wanted.lane(engine)))
+            return replace(model, engine=engine, **exported.PARTS[model.kind](opened, wanted.lane(engine), None))
     except OSError as error:
         raise StorageError(f"it cannot be converted, for want of a temporary directory: {error}") from None
 
