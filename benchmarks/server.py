@@ -1,6 +1,7 @@
 """The server under load, written to RESULTS.md: `python benchmarks/server.py --model runs/multi30k`.
 
-Capacity; eight times that from 64 clients; dropped streams (with --writer); SIGTERM under 32 clients, again and again; a soak.
+Capacity; eight times that from 64 clients; dropped streams (with --writer); SIGTERM under 32 clients, again and again;
+a soak. `--overload-seconds 5 --drops 20 --stops 2 --soak-minutes 0.2` is a short form.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", type=Path, help="a translator; the built-in one if none is given")
     parser.add_argument("--writer", type=Path, help="a language model, for dropped streams")
-    parser.add_argument("--texts", type=Path, help="texts to translate, one a line; German number words if none is given")
+    parser.add_argument(
+        "--texts", type=Path, help="texts to translate, one a line; German number words if none is given"
+    )
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--capacity-seconds", type=float, default=10)
     parser.add_argument("--overload-seconds", type=float, default=60)
@@ -62,11 +65,12 @@ def main() -> None:
 def _overload(address: str, requests: Sequence[Request], capacity: Outcome, seconds: float) -> list[Row]:
     found = asyncio.run(flood(address, requests, clients=64, seconds=seconds, rate=8 * capacity.rate))
     answers = ", ".join(f"{count:,} × {status}" for status, count in sorted(found.statuses.items()))
+    waits = f"{_longest(found.times)}, {_longest(found.refused_times)}"
     return [
         (f"eight times that for {seconds:g} s from 64 clients: answers", answers),
         ("the same: connections lost, refusals without Retry-After", f"{len(found.lost)}, {found.without_advice}"),
-        ("the same: longest wait of the accepted, of the refused", f"{_longest(found.times)}, {_longest(found.refused_times)}"),
-    ]  # fmt: skip
+        ("the same: longest wait of the accepted, of the refused", waits),
+    ]
 
 
 def _drops(address: str, model: str, count: int) -> list[Row]:
@@ -80,7 +84,9 @@ def _drops(address: str, model: str, count: int) -> list[Row]:
             return (await client.ask(short))[0]
 
     status = asyncio.run(ask())
-    return [(f"{count} dropped streams, then the next request", f"{status} after {time.perf_counter() - started:.2f} s")]
+    return [
+        (f"{count} dropped streams, then the next request", f"{status} after {time.perf_counter() - started:.2f} s")
+    ]
 
 
 def _stops(models: Sequence[Path], engine: str, requests: Sequence[Request], count: int) -> list[Row]:
@@ -91,7 +97,9 @@ def _stops(models: Sequence[Path], engine: str, requests: Sequence[Request], cou
             told = threading.Event()
             at: list[float] = []
 
-            def tell(process: subprocess.Popen[str] = process, told: threading.Event = told, at: list[float] = at) -> None:
+            def tell(
+                process: subprocess.Popen[str] = process, told: threading.Event = told, at: list[float] = at
+            ) -> None:
                 time.sleep(chance.uniform(0.5, 1.5))
                 told.set()
                 at.append(time.perf_counter())
@@ -130,7 +138,10 @@ def _soak(address: str, process: int, requests: Sequence[Request], rate: float, 
     return [
         (f"{seconds / 60:g} minutes at 70 %: answered, anything else", f"{found.statuses[200]:,}, {wrong}"),
         ("the same: median time, longest", f"{_median(found)}, {_longest(found.times)}"),
-        ("the same: memory at the beginning, at the end", f"{memory[0]:.0f} MB, {memory[-1]:.0f} MB" if memory else "–"),
+        (
+            "the same: memory at the beginning, at the end",
+            f"{memory[0]:.0f} MB, {memory[-1]:.0f} MB" if memory else "–",
+        ),
     ]
 
 
@@ -160,7 +171,11 @@ def serving(models: Sequence[Path], engine: str) -> Iterator[tuple[subprocess.Po
 
 
 def _requests(texts: Path | None) -> list[Request]:
-    lines = texts.read_text(encoding="utf-8").split("\n")[:1000] if texts else [spell(number, "de") for number in range(1, 999)]
+    lines = (
+        texts.read_text(encoding="utf-8").split("\n")[:1000]
+        if texts
+        else [spell(number, "de") for number in range(1, 999)]
+    )
     return [Request("/translate", {"q": line, "source": "de", "target": "en"}) for line in lines if line]
 
 

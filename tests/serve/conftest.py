@@ -61,7 +61,7 @@ def numbers(trained: Path) -> Catalogue:
 
 @pytest.fixture(scope="session")
 def bytewise(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A real translator that reads and writes bytes, so that any character reaches it; it has learnt next to nothing."""
+    """A real translator that reads and writes bytes, so that any character reaches it; it knows next to nothing."""
     from clearhead.run.settings import resolve
     from clearhead.run.training import train
 

@@ -13,8 +13,8 @@ from clearhead.models.bert import Bert, BertConfig
 from clearhead.models.classifier import Classifier, ClassifierConfig
 from clearhead.models.gpt import Gpt, GptConfig
 from clearhead.models.translator import Translator, TranslatorConfig
-from clearhead.text.tokenizer import Tokenizer, TokenizerPair
 from clearhead.text.kinds import TokenizerConfig
+from clearhead.text.tokenizer import Tokenizer, TokenizerPair
 
 TEXT = "to be, or not to be: that is the question.\nwhether 'tis nobler in the mind to suffer\n我吃了一个苹果\n"
 SHAPE: dict[str, Any] = {"dim": 16, "ff_dim": 32, "num_heads": 2, "num_layers": 2, "max_len": 64}

@@ -50,6 +50,6 @@ def test_there_is_a_line_for_every_route() -> None:
 def test_the_bounds_are_the_ones_there_are() -> None:
     table = DOCUMENT.split("## Bounds")[1].split("\n\n**Keys")[0]
     bounds = Bounds()
-    for number in (bounds.body, bounds.characters, bounds.texts, bounds.results, bounds.stops, bounds.tokens, bounds.looks,
-                   bounds.queue, round(bounds.seconds), bounds.rate, round(bounds.drain)):  # fmt: skip
+    for name in Bounds.model_fields:
+        number = round(getattr(bounds, name))
         assert re.search(rf"\| {number:,}\b", table), number

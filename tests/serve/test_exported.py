@@ -48,7 +48,10 @@ class Engine:
         with self.lock:
             self.now -= 1
         return [
-            [Hypothesis((*ids[::-1], *ids[:rank]), -float(rank), -float(rank), (), True) for rank in range(config.nbest)]
+            [
+                Hypothesis((*ids[::-1], *ids[:rank]), -float(rank), -float(rank), (), True)
+                for rank in range(config.nbest)
+            ]
             for ids in sources
         ]
 

@@ -43,7 +43,7 @@ def test_every_route_but_health_wants_a_key(locked: TestClient, method: str, pat
         (400, 403)
         if path in ("/translate", "/detect", "/languages", "/frontend/settings", "/suggest", "/translate_file")
         else (401, 401)
-    )  # noqa: E501
+    )
     assert (none.status_code, wrong.status_code) == expected
     assert right.status_code not in (401,) and right.text != none.text
 

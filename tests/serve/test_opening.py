@@ -1,4 +1,4 @@
-"""Which engine a model is served on: its own, CTranslate2 where that says the same, and otherwise torch, with the reason."""
+"""Which engine a model is served on: its own, CTranslate2 where that says the same, or else torch, with the reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tests.serve.conftest import Start
 
 import clearhead
 from clearhead.data.numbers import LANGUAGES
-from clearhead.engines import extras, opening as engine_opening
+from clearhead.engines import extras
+from clearhead.engines import opening as engine_opening
 from clearhead.errors import UnavailableError, UsageError
 from clearhead.export import targets
 from clearhead.run.exporting import export

@@ -99,6 +99,7 @@ def write(page: Any, text: str) -> str:
 def test_a_text_is_translated_and_looked_into_as_it_is_typed(open_page: Open) -> None:
     page = open_page()
     assert "appears here" in page.locator(".inside").text_content()
+    assert re.fullmatch(r"[\d,]+ parameters · (CTranslate2|PyTorch)", page.locator(".size").text_content())
     picture(page, "empty")
     made = write(page, "dreizehn")
     assert made and page.locator(".tokens").nth(0).locator("button").all_text_contents() == [*"dreizehn", "</s>"]

@@ -36,7 +36,9 @@ def test_sentences_end_where_a_reader_sees_it(text: str, sentences: list[str]) -
     assert list(take_apart(text).sentences) == sentences
 
 
-TEXTS = st.text(st.sampled_from("ab .!?…,;\n\r\t\"'。！？，、中文 1Ü") | st.characters(exclude_categories=["Cs"]), max_size=80)
+TEXTS = st.text(
+    st.sampled_from("ab .!?…,;\n\r\t\"'。！？，、中文 1Ü") | st.characters(exclude_categories=["Cs"]), max_size=80
+)
 
 
 @given(TEXTS)
@@ -67,7 +69,9 @@ def test_sentences_without_a_space_between_them_get_one_where_the_script_has_spa
     assert take_apart("Hi. You?").together(["你好。", "你呢？"]) == "你好。你呢？"
 
 
-@pytest.mark.parametrize("text", ["." * 5_000, "…" * 5_000, ". " * 2_500, "a" * 5_000, ", " * 2_500, "\"')" * 1_600, "!?" * 2_500])
+@pytest.mark.parametrize(
+    "text", ["." * 5_000, "…" * 5_000, ". " * 2_500, "a" * 5_000, ", " * 2_500, "\"')" * 1_600, "!?" * 2_500]
+)
 def test_long_rows_of_signs_are_no_trouble(text: str) -> None:
     started = time.perf_counter()
     for _ in range(10):

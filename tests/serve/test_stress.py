@@ -95,7 +95,7 @@ def test_a_server_told_to_stop_finishes_what_is_under_way() -> None:
             await asyncio.sleep(0.05)
             status, headers, _ = await ask(server.address, Request("/readyz"))
             assert status == 503 and headers["connection"] == "close"
-            for status, headers, _ in await asyncio.gather(*tasks):
+            for status, _, _ in await asyncio.gather(*tasks):
                 assert status == 200
 
         asyncio.run(check())
@@ -161,10 +161,11 @@ def test_connections_that_do_not_come_to_the_point_are_closed(monkeypatch: pytes
 def test_what_is_no_http_is_answered_and_harms_nobody() -> None:
     with Here(backwards()) as server:
         port = int(server.address.rpartition(":")[2])
+        post = b"POST /translate HTTP/1.1\r\nHost: localhost\r\n"
         rubbish = [
             b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/9.9\r\n\r\n", b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n",
-            b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
-            b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+            post + b"Content-Length: -1\r\n\r\n",
+            post + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
             b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20_000 + b"\r\n",
             b"GET /health HTTP/1.1\r\nHost: localhost\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
         ]  # fmt: skip

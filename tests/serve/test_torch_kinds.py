@@ -96,7 +96,9 @@ def test_a_stream_says_what_the_whole_says(start: Start, kinds: Catalogue) -> No
         assert "".join(part["text"] for part in parts) == choice["text"]
         told = [token for part in parts if part["logprobs"] for token in part["logprobs"]["tokens"]]
         assert told == choice["logprobs"]["tokens"] and len(told) == 20
-        for likely, chosen in zip(choice["logprobs"]["top_logprobs"], choice["logprobs"]["token_logprobs"], strict=True):
+        for likely, chosen in zip(
+            choice["logprobs"]["top_logprobs"], choice["logprobs"]["token_logprobs"], strict=True
+        ):
             assert len(likely) == 2 and max(likely.values()) >= chosen - 1e-6
 
 

@@ -1,4 +1,4 @@
-"""Real models behind the server: its reply equals the library's, alone and in company; who leaves ends within a step."""
+"""Real models behind the server: its reply equals the library's, alone and in company; who leaves ends in a step."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ BATCH_TOKENS = 4096
 BATCH_ROWS = 32
 """Texts that are translated side by side: small batches on every core are faster than a large one on all."""
 ALONE = {("onnx", "int8")}
-"""Engines and quantisations that give a batch one scale: nothing is put beside a text, for it would change the result."""
+"""Engines and quantisations that give a batch one scale: nothing is put beside a text, or it would become another."""
 
 
 class EngineTranslator:

@@ -78,7 +78,9 @@ def _open(path: Path, wanted: Wanted) -> Served:
     made = made_for(path)
     if made != TORCH:
         if wanted.engine not in (AUTO, made):
-            raise UsageError(f"{path} was exported for {made} and cannot be served on {wanted.engine}: leave --engine out")
+            raise UsageError(
+                f"{path} was exported for {made} and cannot be served on {wanted.engine}: leave --engine out"
+            )
         return _open_exported(path, made, wanted)
     model = _open_torch(path, wanted)
     if wanted.engine == TORCH:
@@ -196,4 +198,3 @@ def _ending(file: str | None) -> tuple[str, ...]:
     """The language that a file's name ends with, if it does: train.de.gz is German."""
     ending = Path(str(file or "").removesuffix(".gz")).suffix.removeprefix(".").lower()
     return (ending,) if ending in NAMES else ()
-

@@ -1,7 +1,7 @@
 """An application in, a server on a port out, until it is told to stop.
 
 When it is told (SIGTERM, Ctrl-C), it says at once that it is not ready, and closes every connection after its answer,
-so that clients go elsewhere; a moment later it stops listening; what is under way is finished, within the time there is.
+so that clients go elsewhere; a moment later it stops listening; what is under way is finished, if there is time.
 """
 
 from __future__ import annotations

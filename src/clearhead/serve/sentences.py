@@ -18,28 +18,10 @@ _PLACES = (re.compile(r"[,;:，；：、]\s*"), re.compile(r"\s+"))
 """Where a sentence that is too long may be cut, the best places first."""
 _WIDE = re.compile(r"[\u3000-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 """Characters of scripts that put no space between sentences."""
-SHORT = frozenset(
-    ("abb", "abs", "bzgl", "bzw", "ca", "corp", "dept", "dipl", "dr", "evtl", "fig", "frl", "ggf", "hr", "hrsg", "ing")
-    + (
-        "inkl",
-        "jr",
-        "ltd",
-        "mio",
-        "mr",
-        "mrd",
-        "mrs",
-        "ms",
-        "nr",
-        "prof",
-        "sog",
-        "sr",
-        "st",
-        "vgl",
-        "vol",
-        "vs",
-        "zzgl",
-    )
-)
+SHORT = frozenset((
+    "abb", "abs", "bzgl", "bzw", "ca", "corp", "dept", "dipl", "dr", "evtl", "fig", "frl", "ggf", "hr", "hrsg", "ing",
+    "inkl", "jr", "ltd", "mio", "mr", "mrd", "mrs", "ms", "nr", "prof", "sog", "sr", "st", "vgl", "vol", "vs", "zzgl",
+))  # fmt: skip
 """Words that end with a full stop in the middle of a sentence."""
 
 

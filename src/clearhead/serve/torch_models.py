@@ -63,7 +63,9 @@ class TorchClassifier:
     def classify_batch(self, texts: Sequence[str], watch: Watch) -> list[list[Label]]:
         """The labels of each text, likeliest first; an empty text has none."""
         return [
-            sorted((Label(name, share) for name, share in one.probabilities.items()), key=lambda label: -label.probability)
+            sorted(
+                (Label(name, share) for name, share in one.probabilities.items()), key=lambda label: -label.probability
+            )
             for one in self._loaded.stream(texts)
         ]
 

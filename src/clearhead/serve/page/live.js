@@ -11,6 +11,7 @@ import { mount } from "./view.js";
 import { grouped, LANGUAGES, percent, phrase, preferredLanguage } from "./words.js";
 
 const PAUSE = 350;
+const ENGINES = { torch: "PyTorch", ctranslate2: "CTranslate2", onnx: "ONNX Runtime" };
 
 /** The page; everything it shows follows from the text, the model, the chosen sentence and the heads that are off. */
 class Live {
@@ -78,12 +79,13 @@ class Live {
     const languages = Object.entries(LANGUAGES).map(([value, text]) => ({ value, text }));
     const language = segmented(phrase(this.language, "language"), languages, "language", (chosen) => this.choose({ language: chosen }));
     language.sync(this.language);
-    const { parameters } = this.model;
-    const size = parameters === null ? "" : phrase(this.language, "parameters", { count: grouped(this.language, parameters) });
+    const { parameters, engine } = this.model;
+    const size = parameters === null ? null : phrase(this.language, "parameters", { count: grouped(this.language, parameters) });
+    const about = [size, ENGINES[engine] || engine].filter(Boolean).join(" · ");
     return make(
       "header",
       { class: "live-top" },
-      make("p", { class: "brand" }, make("strong", {}, "Clearhead"), picked, make("span", { class: "size" }, size)),
+      make("p", { class: "brand" }, make("strong", {}, "Clearhead"), picked, make("span", { class: "size" }, about)),
       make("h1", { class: "unheard" }, this.say("title")),
       make("div", { class: "switches" }, make("a", { href: "docs", class: "docs" }, this.say("documentation")), theme.element, language.element),
     );
