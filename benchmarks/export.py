@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from results import record
 
@@ -140,8 +141,9 @@ def by_setting(model: Path, sources: Sequence[str], rounds: int) -> list[tuple[s
             translator = ctranslate2.Translator(str(directory), inter_threads=workers, intra_threads=threads)
             for batch in (16, 32, 64):
 
-                def call(beam: int, translator: object = translator, batch: int = batch) -> object:
-                    return translator.translate_batch(lines, beam_size=beam, max_batch_size=batch)  # type: ignore[attr-defined]
+                def call(beam: int, translator: Any = translator, batch: int = batch) -> object:
+                    options = {"beam_size": beam, "max_batch_size": batch, "max_decoding_length": 100}
+                    return translator.translate_batch(lines, **options)
 
                 plain[f"{workers} × {threads}, batches of {batch}"] = call
         seconds: dict[tuple[str, int], list[float]] = {}

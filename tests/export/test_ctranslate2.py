@@ -85,6 +85,7 @@ def assert_alike(translator: LoadedTranslator, copy: ExportedTranslator, sources
         {"no_repeat_ngram": 2},
         {"max_len": 4},
         {"loop_guard": False, "max_len_ratio": 0.5, "max_len_extra": 2},
+        {"min_len": 9, "max_len_ratio": 0.2, "max_len_extra": 3},
         {"length_penalty": 0.0},
     ],
     ids=str,

@@ -19,8 +19,8 @@ from clearhead.errors import INTERNAL_ERROR, INTERRUPTED, ClearheadError, Storag
 from clearhead.version import VERSION
 
 VERBS = (
-    "demo", "train", "translate", "classify", "fill", "generate", "score", "inspect", "info", "average", "pack",
-    "export", "import", "data", "bench",
+    "demo", "train", "translate", "classify", "fill", "generate", "score", "inspect", "serve", "info", "average",
+    "pack", "export", "import", "data", "bench",
 )  # fmt: skip
 """Every verb, in the order in which a newcomer needs them."""
 FILES = {"import": "importing"}

@@ -9,4 +9,5 @@ drawing       sampling
 rules         which tokens may not come next
 ranking       the best tokens of a vocabulary, quickly
 opening       the table of engines
+extras        packages that are not always there
 """

@@ -84,19 +84,20 @@ class CTranslate2Engine:
         for start in range(0, len(order), BATCH):
             batch = [rows[place] for place in order[start : start + BATCH]]
             answers += self._ask([row.tokens for row in batch], config, max(row.max_len for row in batch))
-        found: list[list[Hypothesis]] = [[] for _ in rows]
-        broken: dict[int, list[Said]] = {}
-        for place, answer in zip(order, answers, strict=True):
-            said = self._heard(answer)
-            if any(self._breaks_a_rule(ids, rows[place], config) for ids, _ in said):
-                broken[place] = said
-            elif config.no_repeat_ngram or config.min_len > 1:
-                found[place] = [self._measured(rows[place], ids, config) for ids, _ in said]
-            else:
-                found[place] = [_scored(ids, score, config) for ids, score in said]
-        for place, said in self._by_the_rules(rows, broken, config).items():
-            found[place] = [self._measured(rows[place], ids, config) for ids, _ in said]
-        return [ranked(best)[: config.nbest] for best in found]
+        said = {place: self._heard(answer) for place, answer in zip(order, answers, strict=True)}
+        broken = {
+            place: every
+            for place, every in said.items()
+            if any(self._breaks_a_rule(ids, rows[place], config) for ids, _ in every)
+        }
+        if broken:
+            said |= self._by_the_rules(rows, broken, config)
+        # Where something was forbidden, scores are to be measured.
+        afresh = said if config.no_repeat_ngram or config.min_len > 1 else broken
+        found = self._measured([(place, rows[place], ids) for place in afresh for ids, _ in said[place]], config)
+        for place in said.keys() - found.keys():
+            found[place] = [_scored(ids, score, config) for ids, score in said[place]]
+        return [ranked(found[place])[: config.nbest] for place in range(len(rows))]
 
     def _ask(
         self,
@@ -115,7 +116,7 @@ class CTranslate2Engine:
             length_penalty=config.length_penalty,
             # One more for </s>; what has none then was cut.
             max_decoding_length=max_len + 1,
-            min_decoding_length=config.min_len if strict or config.min_len > 1 else 0,
+            min_decoding_length=min(config.min_len, max_len) if strict or config.min_len > 1 else 0,
             no_repeat_ngram_size=config.no_repeat_ngram,
             disable_unk=strict,
             suppress_sequences=[[BOS], [PAD], *forbidden] if forbidden is not None else None,
@@ -142,17 +143,28 @@ class CTranslate2Engine:
             for place, said in broken.items():
                 loops = [loop for ids, _ in said if (loop := self._loop(ids, rows[place], config)) is not None]
                 phrases[place] += [[self._target[index] for index in loop] for loop in loops]
-            asked = {
-                place: self._ask([rows[place].tokens], config, rows[place].max_len, forbidden=phrases[place])[0]
-                for place in broken
-            }
-            done |= {place: self._heard(answer) for place, answer in asked.items()}
+            done |= self._asked_again(rows, {place: phrases[place] for place in broken}, config)
             broken = {
                 place: done[place]
                 for place in broken
                 if any(self._loop(ids, rows[place], config) is not None for ids, _ in done[place])
             }
+            if not broken:
+                break
         return done
+
+    def _asked_again(
+        self, rows: Sequence[Row], phrases: dict[int, list[list[str]]], config: GenerationConfig
+    ) -> dict[int, list[Said]]:
+        """Translations by the rules, without some phrases; rows that have the same limits go together."""
+        groups: dict[tuple[int, str], list[int]] = {}
+        for place, forbidden in phrases.items():
+            groups.setdefault((rows[place].max_len, repr(forbidden)), []).append(place)
+        asked: list[tuple[int, Any]] = []
+        for (limit, _), places in groups.items():
+            tokens = [rows[place].tokens for place in places]
+            asked += zip(places, self._ask(tokens, config, limit, forbidden=phrases[places[0]]), strict=True)
+        return {place: self._heard(answer) for place, answer in asked}
 
     def _breaks_a_rule(self, ids: list[int], row: Row, config: GenerationConfig) -> bool:
         length = len(ids) - (ids[-1:] == [EOS_ID])
@@ -169,12 +181,20 @@ class CTranslate2Engine:
             return None
         return first_loop(ids, max(count_repeats(row.ids), MAX_REPEATS), self._span)
 
-    def _measured(self, row: Row, ids: list[int], config: GenerationConfig) -> Hypothesis:
-        """A hypothesis with the probabilities it has where nothing is forbidden."""
-        finished = ids[-1:] == [EOS_ID]
-        kept = ids[:-1] if finished else ids[: row.max_len]
-        (scored,) = self._translator.score_batch([row.tokens], [[self._target[index] for index in kept]])
-        return hypothesis(kept, scored.log_probs[: len(kept) + finished], config, finished=finished)
+    def _measured(
+        self, said: Sequence[tuple[int, Row, list[int]]], config: GenerationConfig
+    ) -> dict[int, list[Hypothesis]]:
+        """Hypotheses, by place, with the probabilities they have where nothing is forbidden."""
+        found: dict[int, list[Hypothesis]] = {place: [] for place, _, _ in said}
+        if not said:
+            return found
+        ended = [ids[-1:] == [EOS_ID] for _, _, ids in said]
+        kept = [ids[:-1] if end else ids[: row.max_len] for (_, row, ids), end in zip(said, ended, strict=True)]
+        targets = [[self._target[index] for index in ids] for ids in kept]
+        scored = self._translator.score_batch([row.tokens for _, row, _ in said], targets, max_batch_size=BATCH)
+        for (place, _, _), ids, end, answer in zip(said, kept, ended, scored, strict=True):
+            found[place].append(hypothesis(ids, answer.log_probs[: len(ids) + end], config, finished=end))
+        return found
 
     # For comparisons -------------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ each row, those keys and values, and its own past, which is empty at first, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,6 @@ BATCH_TOKENS = 1024
 BATCH_LOGITS = 2**20
 """Scores of one step, all hypotheses together, so that they stay in a cache."""
 
-Run: TypeAlias = Callable[[dict[str, NDArray[Any]]], dict[str, Any]]
 Named: TypeAlias = dict[str, Floats]
 
 
@@ -68,16 +67,11 @@ class OnnxEngine:
         needed("onnxruntime")
         if device not in ("auto", "cpu"):
             raise UnavailableError(f"device '{device}' cannot be used: the onnx engine computes on the CPU")
-        self._encode = _session(exported.path / "encoder.onnx")
-        self._decode = _session(exported.path / "decoder.onnx")
+        self._encoder = Graph(exported.path / "encoder.onnx")
+        self._decoder = Graph(exported.path / "decoder.onnx")
         self.threads = threads
         self.room = exported.notes.max_len - 1
-        shape = exported.notes.model
-        kv_heads = shape["num_kv_heads"] or shape["num_heads"]
-        left = shape["decoder_heads"] or [range(shape["num_heads"])] * shape["decoder_layers"]
-        self._heads = [kv_heads * len(heads) // shape["num_heads"] for heads in left]
-        self._head_dim = shape["dim"] // shape["num_heads"]
-        self._vocab = shape["target_vocab_size"]
+        self._vocab = tokenizers.target.vocab_size
         self._span = guard_span(tokenizers.target.kind)
 
     def check(self, config: GenerationConfig) -> None:
@@ -127,17 +121,17 @@ class OnnxEngine:
         for row, source in enumerate(sources):
             ids[row, : len(source) + 1] = [*source, EOS_ID]
         real = np.arange(width) <= np.array([len(source) for source in sources])[:, None]
-        memory = self._encode({"source": ids, "real": real})
+        memory = self._encoder.run({"source": ids, "real": real})
         past = {
-            f"past.{layer}.{part}": np.empty((len(sources), heads, 0, self._head_dim), np.float32)
-            for layer, heads in enumerate(self._heads)
-            for part in ("key", "value")
+            name: np.empty((len(sources), shape[1], 0, shape[3]), np.float32)
+            for name, shape in self._decoder.inputs.items()
+            if name.startswith("past.")
         }
         return OnnxState(past, memory, real, np.arange(len(sources)), memory, real)
 
     def step(self, ids: Ids, state: OnnxState) -> tuple[Floats, OnnxState]:
         """Feed the newest token of each row; the logits of the next one come back."""
-        answer = self._decode({"ids": ids, "real": state.seen_real, **state.past, **state.seen})
+        answer = self._decoder.run({"ids": ids, "real": state.seen_real, **state.past, **state.seen})
         logits = answer.pop("logits")
         past = {name.replace("present", "past"): array for name, array in answer.items()}
         return logits, OnnxState(past, state.memory, state.real, state.place, state.seen, state.seen_real)
@@ -151,24 +145,27 @@ class OnnxEngine:
         return np.stack(found)
 
 
-def _session(path: Path) -> Run:
+class Graph:
     """A graph as a function from named arrays to named arrays."""
-    import onnxruntime
 
-    options = onnxruntime.SessionOptions()
-    # Small products gain nothing from a second thread; texts are shared out among threads instead.
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    try:
-        session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    except Exception as error:  # ONNX Runtime has a family of its own, which derives from Exception.
-        raise StorageError(f"ONNX Runtime cannot read {path}: {str(error).partition(chr(10))[0]}") from None
-    names = [output.name for output in session.get_outputs()]
+    def __init__(self, path: Path) -> None:
+        import onnxruntime
 
-    def run(inputs: dict[str, NDArray[Any]]) -> dict[str, Any]:
-        return dict(zip(names, session.run(names, inputs), strict=True))
+        options = onnxruntime.SessionOptions()
+        # Small products gain nothing from a second thread; texts are shared out among threads instead.
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        options.log_severity_level = 3
+        try:
+            self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:  # ONNX Runtime has a family of its own, which derives from Exception.
+            raise StorageError(f"ONNX Runtime cannot read {path}: {str(error).partition(chr(10))[0]}") from None
+        self.inputs: dict[str, list[Any]] = {one.name: one.shape for one in self._session.get_inputs()}
+        """The shape of each; axes that may have any length have names."""
+        self._outputs = [one.name for one in self._session.get_outputs()]
 
-    return run
+    def run(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
+        """What comes out of what goes in."""
+        return dict(zip(self._outputs, self._session.run(self._outputs, arrays), strict=True))
 
 
 def _batches(lengths: Sequence[int], most_rows: int) -> Iterator[list[int]]:

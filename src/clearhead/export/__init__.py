@@ -1,7 +1,11 @@
-"""A trained model in, a directory for another engine out, proven to say the same before it gets its name.
+"""A model in, the same model for another engine out, proven to say the same; and other people's models made ours.
 
 ctranslate2   a model in CTranslate2's own format
 onnx          a model as ONNX graphs
 targets       the table of both: what can be written, of which kind of model
 verify        original and exported side by side
+downloaded    what a Hugging Face directory holds
+imported      what becomes of it
+marian        Marian models
+huggingface   the table of families that can be read
 """

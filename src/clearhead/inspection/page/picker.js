@@ -20,6 +20,8 @@ export class HeadPicker {
     });
     const options = ["mean", "max"].map((value) => ({ value, text: page.say(`mix.${value}`) }));
     this.mix = segmented(page.say("mix"), options, "mix", (mix) => page.set({ mix }));
+    const { switches } = page.options;
+    this.switch = switches && make("button", { type: "button", class: "small", "data-key": "switch", onclick: () => switches.toggle(page.chosenNames()) });
     const wide = globalThis.matchMedia("(min-width: 800px)").matches && !page.narrow();
     this.element = make(
       "details",
@@ -28,6 +30,7 @@ export class HeadPicker {
       make("div", { class: "scroll-x" }, this.grid),
       this.tick.element,
       field(page.say("mix"), this.mix.element),
+      this.switch,
     );
     this.grid.addEventListener("keydown", (event) => this.walk(event));
   }
@@ -50,6 +53,7 @@ export class HeadPicker {
     }
     this.mix.sync(page.state.mix);
     this.tick.sync(this.several);
+    if (this.switch) this.switch.textContent = page.options.switches.say(chosen.every(([layer, head]) => page.isOff(block.kind, layer, head)));
   }
 
   build() {

@@ -27,7 +27,7 @@ function readName(name) {
 class Page {
   constructor(root, view, options) {
     this.root = root;
-    this.options = { linked: false, whole: false, ...options };
+    this.options = { linked: false, whole: false, bare: false, switches: null, ...options };
     this.state = readState(this.options.linked ? location.hash : this.options.state || "");
     this.darkness = globalThis.matchMedia("(prefers-color-scheme: dark)");
     this.id = freshId();
@@ -125,6 +125,12 @@ class Page {
 
   isOff(kind, layer, head) {
     return this.off.some((name) => name.kinds.includes(kind) && (name.layer === undefined || name.layer === layer) && (name.head === undefined || name.head === head));
+  }
+
+  /** What the chosen heads are called where they can be switched off. */
+  chosenNames() {
+    const { kind } = this.block;
+    return this.chosen().map(([layer, head]) => (kind === "cross" ? `decoder.${layer}.cross.${head}` : `${kind}.${layer}.self.${head}`));
   }
 
   isUnseen(list, token) {
@@ -241,6 +247,7 @@ class Page {
     const notes = [];
     if (data.ablated?.length) notes.push(make("p", { class: "warning" }, this.say("ablated", { names: data.ablated.join(", ") })));
     if (this.unseen.size) notes.push(make("p", { class: "warning" }, this.say("unseen", { words: this.unseenWords().join(", ") })));
+    if (this.options.bare) return make("header", { class: "top" }, ...notes);
     return make(
       "header",
       { class: "top" },
@@ -363,10 +370,11 @@ class Page {
 
 }
 
-/** Show a view in an element. Options: `linked` keeps the state in the address, `whole` says that the page is ours. */
+/** Show a view in an element. Options: `linked` keeps the state in the address, `whole` says that the page is ours, `bare`
+    leaves out what a page around it says itself, `switches` (`toggle(names)`, `say(off)`) lets heads be switched off. */
 export function mount(element, view, options = {}) {
   const page = new Page(element, view, options);
-  return { update: (next) => page.show(next), destroy: () => page.destroy() };
+  return { update: (next) => page.show(next), set: (changes) => page.set(changes), destroy: () => page.destroy() };
 }
 
 /** Show the view that a page carries in itself. */

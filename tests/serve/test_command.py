@@ -1,0 +1,97 @@
+"""`clearhead serve` as a person starts it: every mistake is one line and an exit code, before anything listens."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.serve import made_up_models
+
+from clearhead.cli import run
+from clearhead.errors import TERMINATED
+from clearhead.serve import opening, running
+
+
+@pytest.fixture
+def taken() -> Iterator[int]:
+    """A port on which somebody listens already."""
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        yield int(other.getsockname()[1])
+
+
+def fails(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    code = run(["serve", *words])
+    out, err = capsys.readouterr()
+    assert out == "" and err.startswith("clearhead: ") and err.count("\n") == 1
+    return code, err
+
+
+def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str], taken: int, tmp_path: Path) -> None:
+    code, said = fails(capsys, str(tmp_path), "--port", str(taken))
+    assert code == 69 and f"port {taken}" in said and "choose another with --port" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["nowhere", "--port", "0"], 66, "there is no model at nowhere"),
+        (["nowhere", "--port", "0", "--keys", "no-keys"], 66, "there is no file of keys no-keys"),
+        (["nowhere", "--port", "0", "--engine", "tortch"], 78, "did you mean 'torch'"),
+        (["nowhere", "--port", "0", "--languages", "de"], 2, "--languages is like de:en"),
+        (["nowhere", "--port", "99999"], 69, "cannot listen on 127.0.0.1, port 99999"),
+        (["nowhere", "--host", "no.such.host.invalid", "--port", "0"], 69, "cannot listen on no.such.host.invalid"),
+        (["nowhere", "--seconds", "-1"], 78, "'seconds' = -1.0"),
+        (["nowhere", "--queue", "0"], 2, "queue"),
+        (["nowhere", "--rate", "-5"], 78, "'rate' = -5"),
+    ],
+)
+def test_every_mistake_is_one_line(capsys: pytest.CaptureFixture[str], words: list[str], code: int, said: str) -> None:
+    found, line = fails(capsys, *words)
+    assert found == code and said in line
+
+
+def test_without_its_packages_it_says_which_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    code, line = fails(capsys, "nowhere")
+    assert code == 69 and "the server needs uvicorn" in line and "pip install 'clearhead[serve]'" in line
+
+
+def test_it_says_what_it_serves_on_which_engine_and_why(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def at_once(application: Any, listener: socket.socket, ready: Callable[[], None]) -> None:
+        application.server.close()
+        listener.close()
+        ready()
+
+    monkeypatch.setattr(running, "run", at_once)
+    odd = made_up_models.translator(tmp_path / "odd", norm="batch")
+    labels = made_up_models.classifier(tmp_path / "labels")
+    assert run(["serve", str(odd), str(labels), "--port", "0", "--device", "cpu"]) == 0
+    first, second, third, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("odd: translator, ") and "parameters, on torch (not on ctranslate2: " in first
+    assert second.startswith("labels: classifier, ") and second.endswith(" parameters, on torch")
+    assert third.startswith("serving on http://127.0.0.1:") and last == "stopped"
+
+
+def test_told_to_stop_while_it_loads_it_stops(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slow(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(10)
+
+    monkeypatch.setattr(opening, "open_models", slow)
+    code, line = fails(capsys, "nowhere", "--port", "0")
+    assert code == TERMINATED and "interrupted" in line

@@ -1,0 +1,109 @@
+"""Texts are taken apart and put together again, whatever is in them, and in no time."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clearhead.serve.markup import take_marked
+from clearhead.serve.sentences import take_apart
+
+
+def count(text: str) -> int:
+    return len(text) + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("Hallo. Wie geht es?", ["Hallo.", "Wie geht es?"]),
+        ("Er sagte: „Komm!“ Dann ging er.", ["Er sagte: „Komm!“ Dann ging er."]),
+        ('He said "no." Then he left.', ['He said "no."', "Then he left."]),
+        ("Am 3. Oktober kam Dr. Kurz, z. B. um 9 Uhr.", ["Am 3. Oktober kam Dr. Kurz, z. B. um 9 Uhr."]),
+        ("Warte ... nein, komm!", ["Warte ... nein, komm!"]),
+        ("我吃了。你呢？我不饿！", ["我吃了。", "你呢？", "我不饿！"]),
+        ("他说：“好。”然后走了。", ["他说：“好。”", "然后走了。"]),
+        ("a\nb\r\nc", ["a", "b", "c"]),
+        ("version 3.11 is out", ["version 3.11 is out"]),
+        ("", []),
+        (" \n ", []),
+    ],
+)
+def test_sentences_end_where_a_reader_sees_it(text: str, sentences: list[str]) -> None:
+    assert list(take_apart(text).sentences) == sentences
+
+
+TEXTS = st.text(
+    st.sampled_from("ab .!?…,;\n\r\t\"'。！？，、中文 1Ü") | st.characters(exclude_categories=["Cs"]), max_size=80
+)
+
+
+@given(TEXTS)
+def test_what_stands_between_is_kept(text: str) -> None:
+    taken = take_apart(text)
+    assert "".join(gap + sentence for gap, sentence in zip(taken.between, [*taken.sentences, ""], strict=True)) == text
+    assert all(sentence == sentence.strip() != "" for sentence in taken.sentences)
+    assert not any(gap.strip() for gap in taken.between)
+
+
+@given(TEXTS, st.integers(2, 20))
+def test_no_part_is_longer_than_a_model_can_read(text: str, longest: int) -> None:
+    taken = take_apart(text, count, longest)
+    assert all(count(part) <= max(longest, 2) for part in taken.sentences)
+    assert "".join("".join(taken.sentences).split()) == "".join(text.split())
+
+
+@given(TEXTS)
+def test_the_same_sentences_put_together_differ_in_spaces_at_most(text: str) -> None:
+    taken = take_apart(text)
+    assert "".join(taken.together(taken.sentences).split()) == "".join(text.split())
+
+
+def test_sentences_without_a_space_between_them_get_one_where_the_script_has_spaces() -> None:
+    taken = take_apart("我吃了。你呢？")
+    assert taken.together(["I ate.", "And you?"]) == "I ate. And you?"
+    assert taken.together(["我吃了。", "你呢？"]) == "我吃了。你呢？"
+    assert take_apart("Hi. You?").together(["你好。", "你呢？"]) == "你好。你呢？"
+
+
+@pytest.mark.parametrize(
+    "text", ["." * 5_000, "…" * 5_000, ". " * 2_500, "a" * 5_000, ", " * 2_500, "\"')" * 1_600, "!?" * 2_500]
+)
+def test_long_rows_of_signs_are_no_trouble(text: str) -> None:
+    started = time.perf_counter()
+    for _ in range(10):
+        take_apart(text, count, 60)
+    # Generous: what grows with the square of the length takes minutes.
+    assert time.perf_counter() - started < 5
+
+
+@given(st.text(st.sampled_from("ab<>/!-&;#='\" \n") | st.characters(exclude_categories=["Cs", "Cc"]), max_size=80))
+def test_any_markup_is_taken_apart_and_everything_but_its_texts_stays(text: str) -> None:
+    marked = take_marked(text)
+    others = [part for place, part in enumerate(marked.parts) if place not in marked.places]
+    whole = marked.together(["\x01"] * len(marked.places))
+    assert [part for part in whole.split("\x01") if part] == _joined(marked.parts, marked.places)
+    assert "".join(others) == whole.replace("\x01", "")
+
+
+def _joined(parts: tuple[str, ...], places: tuple[int, ...]) -> list[str]:
+    """What stands between texts."""
+    runs, run = [], ""
+    for place, part in enumerate(parts):
+        if place in places:
+            runs.append(run)
+            run = ""
+        else:
+            run += part
+    return [one for one in [*runs, run] if one]
+
+
+def test_tags_scripts_and_comments_stay_as_they_are() -> None:
+    html = "<!doctype html><p title='a > b'>eins<br/>zwei</p><style>p { x: y }</style><!-- nein --><pre>code</pre>"
+    marked = take_marked(html)
+    assert marked.texts == ["eins", "zwei"]
+    assert marked.together(marked.texts) == html
+    assert marked.together(["<1>", "&"]).startswith("<!doctype html><p title='a > b'>&lt;1&gt;<br/>&amp;</p>")
