@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 VARIANTS: list[dict[str, Any]] = [
     *({"residual": residual, "tie": tie} for residual in ("pre", "post") for tie in ("none", "target", "all")),
     *({"positions": positions} for positions in POSITIONS),
-    *({"feedforward": feedforward, "residual": "post"} for feedforward in ACTIVATIONS),
+    *({"feedforward": feedforward, "residual": "post"} for feedforward in FEED_FORWARDS),
     *({"norm": norm, "decoder_norm": other} for norm, other in (("rms", None), ("layer", "rms"), ("rms", "layer"))),
     *({"num_kv_heads": count, "positions": "rotary"} for count in (1, 2)),
     *({"window": 3, "positions": positions} for positions in ("none", "rotary", "alibi")),
@@ -194,7 +194,7 @@ def test_what_cannot_be_expressed_is_refused_with_the_reason(
 
 
 def test_every_feed_forward_is_known() -> None:
-    assert set(ACTIVATIONS) == set(FEED_FORWARDS)
+    assert set(FEED_FORWARDS) <= set(ACTIVATIONS)
 
 
 def test_sampling_is_left_to_other_engines(tmp_path: Path) -> None:

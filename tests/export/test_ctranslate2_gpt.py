@@ -13,7 +13,8 @@ from clearhead.engines import writing
 from clearhead.engines.ctranslate2_writing import CTranslate2Writer
 from clearhead.engines.writing import ExportedWriter, TextWriter, first_seen
 from clearhead.errors import StorageError, UnavailableError
-from clearhead.export.ctranslate2 import ACTIVATIONS, write_gpt
+from clearhead.export.ctranslate2 import write_gpt
+from clearhead.nn.feedforward import FEED_FORWARDS
 from clearhead.nn.norms import NORMS
 from clearhead.nn.positions import POSITIONS
 from clearhead.text.specials import PAD_ID
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("unchecked")
 VARIANTS: list[dict[str, Any]] = [
     *({"residual": residual, "tied": tied} for residual in ("pre", "post") for tied in (True, False)),
     *({"positions": positions} for positions in POSITIONS),
-    *({"feedforward": feedforward, "residual": "post"} for feedforward in ACTIVATIONS),
+    *({"feedforward": feedforward, "residual": "post"} for feedforward in FEED_FORWARDS),
     {"norm": "rms"},
     {"norm": "rms", "residual": "post", "positions": "learned"},
     *({"num_kv_heads": count, "positions": positions} for count, positions in ((1, "rotary"), (2, "sinusoidal"))),

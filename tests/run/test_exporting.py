@@ -145,11 +145,11 @@ def parity(**changes: Any) -> Parity:
             ["both agree on the next token in only 80.0 % of all steps (at least 90%)"],
         ),
         (
-            {"kind": "vit", "agreement": 0.8},
+            {"kind": "vit", "identical": 0.8},
             QUANTISED,
             ["both agree on the label in only 80.0 % of all pictures (at least 90%; with test data accuracy decides)"],
         ),
-        ({"kind": "classifier", "agreement": 0.8, "original": right(0.9), "exported": right(0.896)}, QUANTISED, []),
+        ({"kind": "classifier", "identical": 0.8, "original": right(0.9), "exported": right(0.896)}, QUANTISED, []),
         (
             {"kind": "classifier", "original": right(0.9), "exported": right(0.89)},
             QUANTISED,

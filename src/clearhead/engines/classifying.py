@@ -131,8 +131,9 @@ class TextClassifier(ABC):
 def joined(logits: Floats, owners: Ids, count: int) -> Floats:
     """The mean probabilities of each text's pieces; `owners` says which text a piece is of.
 
-    >>> joined(np.log(np.float32([[0.2, 0.8], [0.6, 0.4], [0.5, 0.5]])), np.array([0, 0, 1]), 2).round(3).tolist()
-    [[0.4000000059604645, 0.6000000238418579], [0.5, 0.5]]
+    >>> logits = np.log(np.array([[0.2, 0.8], [0.6, 0.4], [0.5, 0.5]], np.float32))
+    >>> (100 * joined(logits, np.array([0, 0, 1]), 2)).round().astype(int).tolist()
+    [[40, 60], [50, 50]]
     """
     total = np.zeros((count, logits.shape[1]), np.float32)
     np.add.at(total, owners, np.exp(log_softmax(logits)))

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from clearhead.engines.extras import needed
 from clearhead.errors import UnavailableError
+from clearhead.export.graphs import blocks_of
 from clearhead.models.gpt import Gpt, GptConfig
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.nn.attention import Attention
@@ -33,7 +34,7 @@ Config: TypeAlias = TranslatorConfig | GptConfig
 
 NORMS = ("layer", "rms")
 RESIDUALS = ("pre", "post")
-ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH", "swiglu": "SWISH"}
 """Our feed-forwards, and the bend in each by CTranslate2's name."""
 HIDDEN = -1e9
 """What is added to the score of a key that may not be seen."""
@@ -93,6 +94,7 @@ def write_gpt(model: Gpt, tokenizers: TokenizerPair, directory: Path, quantize: 
     decoder = _decoder_spec(config, model.decoder, config.num_layers, looks_across=False)
     spec = TransformerDecoderModelSpec(decoder)
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, BOS, EOS
+    spec.config.layer_norm_epsilon = blocks_of(model.decoder)[0].around_attention.norm.eps
     decoder.scale_embeddings = config.scale_embeddings
     decoder.embeddings.weight = _array(model.embedding.weight)
     decoder.projection.weight = _array(model.output.weight)

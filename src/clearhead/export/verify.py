@@ -99,9 +99,9 @@ class Parity:
     logit_difference: float
     """The largest, over all compared scores."""
     agreement: float
-    """The share of steps, along the original's translations, at which both would say the same next."""
+    """The share of steps, along the original's answers, at which both would say the same next."""
     identical: float
-    """The share of texts with the same greedy tokens."""
+    """The share of texts with the same greedy tokens, or the same label."""
     original: Side
     exported: Side
     bleu_signature: str | None = None
@@ -125,16 +125,21 @@ class Parity:
             if lost > tolerance.accuracy:
                 now = f"{100 * self.exported.accuracy:.2f} %"
                 found.append(f"accuracy falls by {lost:.2f} points, to {now} (at most {tolerance.accuracy:g})")
-        elif self.agreement < tolerance.agreement:
+        elif (agreed := self._agreed) < tolerance.agreement:
             words = WORDS[self.kind]
-            what = f"the {words.same_step.removeprefix('same ')}" if words.same_step else "the label"
+            what = (words.same_step or words.same_answer).removeprefix("same ")
             unit = "steps" if words.same_step else words.texts
             better = f"; with test data {words.decides} decides" if words.decides else ""
             found.append(
-                f"both agree on {what} in only {_share(self.agreement)} of all {unit} "
+                f"both agree on the {what} in only {_share(agreed)} of all {unit} "
                 f"(at least {tolerance.agreement:.0%}{better})"
             )
         return found
+
+    @property
+    def _agreed(self) -> float:
+        """The share of steps, or of whole answers where these are one step."""
+        return self.agreement if WORDS[self.kind].same_step else self.identical
 
     def table(self) -> list[tuple[str, str, str]]:
         """Rows of a name, the original's figure and the exported's."""
@@ -191,7 +196,8 @@ def compare(
     signature = None
     for speaker, size in zip((original, exported), sizes, strict=True):
         found, seconds = _timed(speaker, texts)
-        bleu = accuracy = None
+        bleu: float | None = None
+        accuracy: float | None = None
         if references is not None and WORDS[kind].decides == "BLEU":
             scores = score(found, references, target_language=language, resamples=0)
             bleu, signature = scores.bleu, scores.bleu_signature
