@@ -1,6 +1,7 @@
-"""Exports beside torch on Multi30k's test set, written to RESULTS.md: `python benchmarks/export.py`.
+"""Exports beside torch, written to RESULTS.md: `python benchmarks/export.py`.
 
-Without --model, four small models are trained first: norms before or after, tables tied or not.
+Translators are compared on Multi30k's test set; without --model, four small ones are trained first: norms before or
+after, tables tied or not. Models of other kinds, named by --other, answer what `clearhead export` asks them.
 """
 
 from __future__ import annotations
@@ -22,10 +23,14 @@ from results import record
 from clearhead.bench.decoding import sentences_of
 from clearhead.engines.opening import cores, open_exported
 from clearhead.engines.texts import ExportedTranslator, TextTranslator
+from clearhead.errors import ClearheadError
 from clearhead.evaluate import score
+from clearhead.export.targets import TARGETS
+from clearhead.export.verify import Speaker
+from clearhead.run.comparing import TRIALS
 from clearhead.run.exporting import export
 from clearhead.run.translating import LoadedTranslator
-from clearhead.run.using import load_as
+from clearhead.run.using import load, load_as
 
 SHAPES = {f"{residual}-{tie}": (residual, tie) for residual in ("pre", "post") for tie in ("all", "none")}
 WAYS = (("ctranslate2", None), ("ctranslate2", "int8"), ("onnx", None), ("onnx", "int8"))
@@ -37,6 +42,12 @@ COLUMNS = (
 )  # fmt: skip
 
 
+OTHER_COLUMNS = (
+    "model", "kind", "engine", "size, MB", "same answers", "largest difference of a score", "own settings /s (torch)",
+    "greedy /s (torch)",
+)  # fmt: skip
+
+
 def main() -> None:
     """Export each model in every way, let both translate in turns, and write the figures down."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -45,12 +56,20 @@ def main() -> None:
     parser.add_argument("--train-steps", type=int, default=1000, help="steps of training each, where none is given")
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument(
+        "--other", type=Path, action="append", help="a model directory of another kind; may be repeated"
+    )
     asked = parser.parse_args()
+    if asked.other:
+        rows = [row for model in asked.other for row in compared_kind(model, asked.rounds)]
+        remark = (
+            f"{cores()} cores; speeds are medians of {asked.rounds} rounds in turns, on what `clearhead export` asks."
+        )
+        record("Exports of other kinds", f"{COMMAND} --other MODEL …", OTHER_COLUMNS, rows, remark)
+        return
     models = asked.model or [trained(asked.out / name, name, asked.train_steps) for name in SHAPES]
     sources, references = (sentences_of(language)[: asked.sentences] for language in ("de", "en"))
-    rows: list[tuple[str, ...]] = []
-    for model in models:
-        rows += compared(model, sources, references, asked.rounds)
+    rows = [row for model in models for row in compared(model, sources, references, asked.rounds)]
     remark = (
         f"{len(sources):,} sentences of Multi30k test_2016_flickr; {cores()} cores; speeds are medians of "
         f"{asked.rounds} rounds in turns; the start is that of `clearhead translate` with one sentence, best of 3."
@@ -94,6 +113,46 @@ def compared(model: Path, sources: Sequence[str], references: Sequence[str], rou
             rows.append((*cells, *speeds, f"{start(directory, sources[0]):.2f}"))
             print(*rows[-1], sep="  ")
     return rows
+
+
+def compared_kind(model: Path, rounds: int) -> list[tuple[str, ...]]:
+    """One row for each way to export a model that is no translator; what is asked are random tokens or pixels."""
+    original = load(model, "cpu")
+    kind = original.kind
+    trial, rows = TRIALS[kind], []
+    texts = trial.asked(original, None).texts
+    for engine, quantize in WAYS:
+        if kind not in TARGETS[engine]:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            directory = Path(folder) / "model"
+            try:
+                parity = export(model, engine, directory, quantize=quantize)
+            except ClearheadError as error:
+                print(model.name, engine, quantize, error)
+                continue
+            sides = [trial.speaker(original), trial.speaker(open_exported(directory))]
+            rates = [
+                f"{len(texts) / their:,.1f} ({len(texts) / our:,.1f})" for our, their in timed(sides, texts, rounds)
+            ]
+            size = f"{parity.exported.size / 1e6:.1f} of {parity.original.size / 1e6:.1f}"
+            same = f"{round(parity.identical * parity.texts):,} of {parity.texts:,}"
+            name = engine + (f", {quantize}" if quantize else "")
+            rows.append((model.name, kind, name, size, same, f"{parity.logit_difference:.1e}", *rates))
+            print(*rows[-1], sep="  ")
+    return rows
+
+
+def timed(sides: Sequence[Speaker], texts: Sequence[Any], rounds: int) -> list[tuple[float, float]]:
+    """The median seconds of both, in turns: by their own settings, and greedily."""
+    found: list[list[list[float]]] = [[[], []], [[], []]]
+    for _ in range(rounds):
+        for way in range(2):
+            for place, side in enumerate(sides):
+                began = time.perf_counter()
+                (side.answers if way == 0 else side.greedy)(texts)
+                found[way][place].append(time.perf_counter() - began)
+    return [(statistics.median(ours), statistics.median(theirs)) for ours, theirs in found]
 
 
 Said = list[tuple[str, float]]

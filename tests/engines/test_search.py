@@ -59,9 +59,8 @@ class Toy:
             return logits, State(fed, state.identity)
 
         start = State(torch.zeros(ROWS, 1, dtype=torch.long), torch.arange(ROWS))
-        return strategies.generate(
-            step, start, ROWS, config, bos_id=BOS_ID, eos_id=EOS_ID, forbidden_ids=(BOS_ID, PAD_ID, UNK_ID), **limits
-        )
+        usual = {"bos_id": BOS_ID, "forbidden_ids": (BOS_ID, PAD_ID, UNK_ID)}
+        return strategies.generate(step, start, ROWS, config, eos_id=EOS_ID, **{**usual, **limits})
 
     def in_numpy(self, config: GenerationConfig, limits: dict[str, Any]) -> list[list[Hypothesis]]:
         class State:
@@ -95,6 +94,22 @@ def test_numpy_finds_what_torch_finds(options: dict[str, Any], seed: int) -> Non
         assert [h.log_prob for h in one] == pytest.approx([h.log_prob for h in other], abs=1e-4)
         for mine, yours in zip(one, other, strict=True):
             assert mine.token_log_probs == pytest.approx(yours.token_log_probs, abs=1e-5)
+
+
+@pytest.mark.parametrize("options", CONFIGS, ids=lambda options: "-".join(f"{k}-{v}" for k, v in options.items()))
+def test_prompts_stops_and_texts_without_an_end_are_torchs(options: dict[str, Any]) -> None:
+    toy, config = Toy(7), GenerationConfig(**options)
+    limits: dict[str, Any] = {"max_lens": [9, 12, 5, 9, 20, 12], "guard_span": 1, "row_keys": [1, 2, 3, 4, 5, 6]}
+    limits |= {"repeats_allowed": [2] * ROWS, "stop": lambda ids: ids[-1] == 7 or 5 in ids[-2:-1]}
+    forbidden, firsts = (BOS_ID, EOS_ID, PAD_ID, UNK_ID), [4, 5, 6, 7, 8, 4]
+    choices: list[search.Choice] = []
+    ours = toy.in_numpy(config, {**limits, "first_ids": firsts, "forbidden_ids": forbidden, "watch": choices.append})
+    theirs = toy.in_torch(config, {**limits, "bos_id": firsts, "forbidden_ids": forbidden})
+    assert [[(h.ids, h.finished) for h in one] for one in ours] == [
+        [(h.ids, h.finished) for h in other] for other in theirs
+    ]
+    assert any(h.finished for one in ours for h in one)
+    assert all(EOS_ID not in choice.tokens for choice in choices) and len(choices) > 2
 
 
 def test_the_tables_have_the_same_members() -> None:

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.export import making
 from tests.export.making import made, texts
 
-from clearhead.engines.directory import ExportNotes, describe_export
 from clearhead.engines.onnx import OnnxEngine
 from clearhead.engines.opening import open_exported
 from clearhead.engines.texts import ExportedTranslator
 from clearhead.errors import UnavailableError
-from clearhead.export.onnx import write_translator
 from clearhead.run.exporting import Original
 from clearhead.run.translating import LoadedTranslator
 from clearhead.text.specials import BOS_ID
@@ -50,18 +49,9 @@ def unchecked_for_all() -> Any:
 
 
 def exported(translator: LoadedTranslator, directory: Path, quantize: str | None = None) -> ExportedTranslator:
-    directory.mkdir()
-    write_translator(translator.model, translator.tokenizers, directory, quantize)
-    notes = ExportNotes(
-        engine="onnx",
-        kind="translator",
-        quantize=quantize,
-        max_len=translator.max_len,
-        model=translator.model.config.model_dump(),
-        made_by="the test",
-    )
-    describe_export(directory, notes, translator.tokenizers, translator.generation.model_dump())
-    return open_exported(directory, "cpu", 2, sealed=False)
+    found = making.exported(translator, "onnx", directory, quantize, threads=2)
+    assert isinstance(found, ExportedTranslator)
+    return found
 
 
 @pytest.fixture(scope="module", params=VARIANTS)

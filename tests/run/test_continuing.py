@@ -8,11 +8,11 @@ import pytest
 import torch
 from jaxtyping import config as shape_checks
 
+from clearhead.engines import writing
 from clearhead.errors import ConfigError, DataError
 from clearhead.generate.settings import GenerationConfig
 from clearhead.models.gpt import Gpt, GptConfig
 from clearhead.nn.positions import POSITIONS
-from clearhead.run import continuing
 from clearhead.run.continuing import LoadedGpt
 from clearhead.text import BOS_ID, SPECIALS, Tokenizer, TokenizerConfig
 
@@ -52,7 +52,7 @@ def test_batches_are_cut_where_memory_ends(monkeypatch: pytest.MonkeyPatch) -> N
     model = made()
     prompts = ["a", "b", "o", "t", "e"]
     whole = model.generate(prompts, length=10)
-    monkeypatch.setattr(continuing, "CACHED_TOKENS", 24)
+    monkeypatch.setattr(writing, "CACHED_TOKENS", 24)
     assert model.generate(prompts, length=10) == whole
     assert len(set(whole)) == 5
 

@@ -15,6 +15,8 @@ import pytest
 import clearhead
 from clearhead.cli import run
 from clearhead.data.numbers import spell
+from clearhead.engines.directory import FILES
+from clearhead.engines.opening import ENGINES
 from clearhead.engines.texts import ExportedTranslator
 from clearhead.errors import (
     ConfigError,
@@ -26,11 +28,13 @@ from clearhead.errors import (
 )
 from clearhead.export import targets
 from clearhead.export.targets import TARGETS
-from clearhead.export.verify import EXACT, QUANTISED, Parity, Side
+from clearhead.export.verify import EXACT, QUANTISED, WORDS, Parity, Side
 from clearhead.models import MODELS
+from clearhead.run.comparing import TRIALS
 from clearhead.run.engines import ENGINE_NAMES, load_translator
 from clearhead.run.exporting import export, made_up_texts
 from clearhead.run.translating import LoadedTranslator
+from clearhead.run.trial_data import DATA
 from clearhead.storage import read_json
 
 pytest.importorskip("ctranslate2", reason="needs CTranslate2: pip install 'clearhead[export]'")
@@ -101,6 +105,10 @@ def side(bleu: float | None = None) -> Side:
     return Side(size=1_000_000, per_second=10.0, bleu=bleu)
 
 
+def right(share: float) -> Side:
+    return Side(size=1_000_000, per_second=10.0, accuracy=share)
+
+
 def parity(**changes: Any) -> Parity:
     facts: dict[str, Any] = {
         "engine": "onnx", "quantize": None, "texts": 10, "origin": "test data", "logit_difference": 1e-5,
@@ -131,6 +139,22 @@ def parity(**changes: Any) -> Parity:
             QUANTISED,
             ["BLEU falls by 0.60, to 29.40 (at most 0.5)"],
         ),
+        (
+            {"kind": "gpt", "agreement": 0.8},
+            QUANTISED,
+            ["both agree on the next token in only 80.0 % of all steps (at least 90%)"],
+        ),
+        (
+            {"kind": "vit", "identical": 0.8},
+            QUANTISED,
+            ["both agree on the label in only 80.0 % of all pictures (at least 90%; with test data accuracy decides)"],
+        ),
+        ({"kind": "classifier", "identical": 0.8, "original": right(0.9), "exported": right(0.896)}, QUANTISED, []),
+        (
+            {"kind": "classifier", "original": right(0.9), "exported": right(0.89)},
+            QUANTISED,
+            ["accuracy falls by 1.00 points, to 89.00 % (at most 0.5)"],
+        ),
     ],
 )  # fmt: skip
 def test_what_is_past_the_tolerance_is_said(changes: dict[str, Any], tolerance: Any, said: list[str]) -> None:
@@ -146,7 +170,10 @@ def test_every_kind_and_engine_that_is_not_there_is_met_with_those_that_are(trai
     with pytest.raises(WouldOverwriteError):
         export(trained, "onnx", tmp_path / "there")
     assert set(TARGETS) | {"torch"} == set(ENGINE_NAMES)
-    assert all(kind in MODELS for kinds in TARGETS.values() for kind in kinds)
+    assert {name: set(kinds) for name, kinds in TARGETS.items()} == {
+        name: set(kinds) for name, kinds in ENGINES.items()
+    }, "what can be written can be run"
+    assert set(MODELS) == set(TARGETS["onnx"]) == set(WORDS) == set(TRIALS) == set(DATA) == set(FILES)
 
 
 def test_a_kind_that_a_format_has_not_is_refused(
@@ -195,7 +222,7 @@ def test_damage_is_found_before_anything_runs(small: Path, tmp_path: Path) -> No
 
 def test_verbs_that_need_the_original_say_so(small: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["inspect", str(small), "zwei"]) == 2
-    assert "was exported, which is for clearhead translate and score" in capsys.readouterr().err
+    assert "was exported, and this needs the model as it was trained: name the original" in capsys.readouterr().err
 
 
 # The command line ----------------------------------------------------------------------------------------------------
@@ -216,8 +243,11 @@ def test_test_data_is_one_set_or_none(trained: Path, capsys: pytest.CaptureFixtu
     words = ["export", str(trained), "--to", "onnx", "--out", "out"]
     assert run([*words, "--limit", "5"]) == 2
     assert run([*words, "--split", "test", "--tsv", "a.tsv"]) == 2
+    assert run([*words, "--text", "a.txt"]) == 2
     said = capsys.readouterr().err
-    assert "--limit and --max-bleu-drop are about test data" in said and "one test set at a time" in said
+    assert "--limit, --max-bleu-drop and --max-accuracy-drop are about test data" in said
+    assert "one test set at a time" in said
+    assert "a translator is compared on --source, --target, --tsv, --split: leave out --text" in said
 
 
 SCRIPT = """

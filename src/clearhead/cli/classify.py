@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from clearhead.cli import show
 from clearhead.cli.flags import (
     Device,
+    Engine,
     Json,
     Model,
     Reduce,
@@ -22,14 +23,13 @@ from clearhead.cli.flags import (
     Switch,
     Threads,
     make_fewer,
-    use_threads,
 )
 from clearhead.cli.reading import read_lines
 from clearhead.errors import UsageError
 
 if TYPE_CHECKING:
-    from clearhead.run.classifying import Classified, LoadedClassifier
-    from clearhead.run.seeing import LoadedVit, Seen
+    from clearhead.engines.classifying import Classified, TextClassifier
+    from clearhead.engines.seeing import PictureClassifier, Seen
 
 # JSON may hold them, but much software takes them for the end of a line.
 LINE_ENDS = {ord(sign): f"\\u{ord(sign):04x}" for sign in "\x85\u2028\u2029"}
@@ -44,6 +44,7 @@ def classify(
     reduce: Reduce = None,
     r: ReduceR = None,
     threshold: ReduceThreshold = None,
+    engine: Engine = None,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
@@ -70,27 +71,21 @@ def classify(
         raise UsageError("say which model is to classify: --model runs/NAME")
     if inputs and input is not None:
         raise UsageError("give texts or --input, not both")
-    use_threads(threads)
-    from clearhead.run.classifying import LoadedClassifier
-    from clearhead.run.seeing import LoadedVit
-    from clearhead.run.using import load, used_as
+    from clearhead.engines.seeing import PictureClassifier
+    from clearhead.run.engines import load_classifier
 
-    loaded = load(model, device)
-    if isinstance(loaded, LoadedVit):
-        make_fewer(loaded, reduce, r, threshold)
+    loaded = load_classifier(model, engine=engine, device=device, threads=threads)
+    make_fewer(loaded, reduce, r, threshold)
+    if isinstance(loaded, PictureClassifier):
         _write_pictures(loaded, iter(inputs) if inputs else read_lines(input), probabilities, as_json)
         return
-    loaded = used_as(LoadedClassifier, loaded, model)
-    make_fewer(loaded, reduce, r, threshold)
     lines = (" ".join(text.split("\n")) for text in inputs) if inputs else read_lines(input)
     # Somebody who types waits for each answer; from a file, texts of a length go together.
     one_by_one = not inputs and input is None and sys.stdin.isatty()
     _write(loaded, lines, probabilities, as_json, one_by_one)
 
 
-def _write(
-    loaded: LoadedClassifier, lines: Iterator[str], probabilities: bool, as_json: bool, one_by_one: bool
-) -> None:
+def _write(loaded: TextClassifier, lines: Iterator[str], probabilities: bool, as_json: bool, one_by_one: bool) -> None:
     lines, again = tee(lines)
     groups: Iterable[Iterable[str]] = ([line] for line in lines) if one_by_one else [lines]
     answers = (found for group in groups for found in loaded.stream(group))
@@ -127,7 +122,7 @@ def _with_shares(label: str, likeliest: Iterable[tuple[str, float]]) -> str:
     return "\t".join([label, *(f"{name} {share:.4f}" for name, share in likeliest)])
 
 
-def _write_pictures(loaded: LoadedVit, names: Iterator[str], probabilities: bool, as_json: bool) -> None:
+def _write_pictures(loaded: PictureClassifier, names: Iterator[str], probabilities: bool, as_json: bool) -> None:
     names, again = tee(names)
     resized: list[tuple[str, Seen]] = []
     count = 0

@@ -14,12 +14,12 @@ from cyclopts.validators import Number
 
 from clearhead.cli import show
 from clearhead.cli.classify import LINE_ENDS
-from clearhead.cli.flags import Device, Json, Model, Switch, Threads, use_threads
+from clearhead.cli.flags import Device, Engine, Json, Model, Switch, Threads
 from clearhead.cli.reading import read_lines
 from clearhead.errors import UsageError
 
 if TYPE_CHECKING:
-    from clearhead.run.filling import Filled
+    from clearhead.engines.filling import Filled
 
 
 def fill(
@@ -29,6 +29,7 @@ def fill(
     top: Annotated[int, Parameter(validator=Number(gte=1))] = 5,
     best: Switch = False,
     as_json: Json = False,
+    engine: Engine = None,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
@@ -55,11 +56,9 @@ def fill(
         raise UsageError("say which model is to fill: --model runs/NAME")
     if texts and input is not None:
         raise UsageError("give texts or --input, not both")
-    use_threads(threads)
-    from clearhead.run.filling import LoadedBert
-    from clearhead.run.using import load_as
+    from clearhead.run.engines import load_filler
 
-    loaded = load_as(LoadedBert, model, device)
+    loaded = load_filler(model, engine=engine, device=device, threads=threads)
     lines = (" ".join(text.split("\n")) for text in texts) if texts else read_lines(input)
     lines, again = tee(lines)
     for text, found in zip(again, loaded.stream(lines, top), strict=True):

@@ -65,5 +65,7 @@ def make_fewer(loaded: Any, kind: str | None, r: int | None, threshold: float | 
     given = {name: value for name, value in settings.items() if value is not None}
     if given and kind is None:
         raise UsageError("--r and --threshold say how tokens become fewer: add --reduce merge or --reduce prune")
+    if given and not hasattr(loaded, "reduce"):
+        raise UsageError("an exported model keeps all its tokens: leave out --reduce, or name the original")
     if given:
         loaded.reduce(**given)

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import Count, Device, Model, Switch, Threads, use_threads
+from clearhead.cli.flags import Count, Device, Engine, Model, Switch, Threads
 from clearhead.cli.reading import read_lines, read_text
 from clearhead.cli.translate import LINE_ENDS
 from clearhead.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
+    from clearhead.engines.writing import Continuation, TextWriter
     from clearhead.generate.settings import GenerationConfig
-    from clearhead.run.continuing import Continuation, LoadedGpt
 
 BETWEEN = "-" * 15 + "\n"
 """What stands between several texts for people; programs use --json."""
@@ -41,6 +41,7 @@ def generate(
     min_p: float | None = None,
     stop: Annotated[list[str] | None, Parameter(negative=())] = None,
     seed: int | None = None,
+    engine: Engine = None,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
@@ -97,11 +98,9 @@ def generate(
         raise UsageError("--stream writes one text while it comes into being: leave out --json, --samples and --lines")
     if model is None and not os.environ.get("CLEARHEAD_MODEL"):
         raise UsageError("say which model writes: --model runs/NAME (clearhead train gpt --text FILE makes one)")
-    use_threads(threads)
-    from clearhead.run.continuing import LoadedGpt
-    from clearhead.run.using import load_as
+    from clearhead.run.engines import load_writer
 
-    loaded = load_as(LoadedGpt, model, device)
+    loaded = load_writer(model, engine=engine, device=device, threads=threads)
     config = _configured(loaded, options)
     given = list(prompts) or _read(input, lines=lines)
     _say_what_is_seen(loaded, given)
@@ -114,7 +113,7 @@ def generate(
     _write(given, found, only_new=only_new, as_json=json_lines)
 
 
-def _configured(loaded: LoadedGpt, options: dict[str, Any]) -> GenerationConfig:
+def _configured(loaded: TextWriter, options: dict[str, Any]) -> GenerationConfig:
     try:
         return loaded.configured(**options)
     except ConfigError as error:
@@ -128,14 +127,14 @@ def _read(input: Path | None, *, lines: bool) -> list[str]:
     return list(read_lines(input)) if lines else [read_text(input)]
 
 
-def _say_what_is_seen(loaded: LoadedGpt, prompts: Sequence[str]) -> None:
+def _say_what_is_seen(loaded: TextWriter, prompts: Sequence[str]) -> None:
     longest = max((len(loaded.encode(prompt)) for prompt in prompts), default=0)
-    unseen = loaded.model.first_seen(longest)
+    unseen = loaded.first_seen(longest)
     if unseen:
         show.note(f"a prompt has {longest:,} tokens: the model sees the last {longest - unseen:,} of them")
 
 
-def _write_as_it_comes(loaded: LoadedGpt, prompt: str, options: dict[str, Any], *, only_new: bool) -> None:
+def _write_as_it_comes(loaded: TextWriter, prompt: str, options: dict[str, Any], *, only_new: bool) -> None:
     last = ""
     for piece in _chained([] if only_new else [prompt], loaded.stream(prompt, **options)):
         sys.stdout.write(_shown(piece))

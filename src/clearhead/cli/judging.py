@@ -13,7 +13,7 @@ from clearhead.cli.flags import make_fewer
 from clearhead.errors import ClearheadError, UsageError
 
 if TYPE_CHECKING:
-    from clearhead.run.classifying import LoadedClassifier
+    from clearhead.engines.classifying import TextClassifier
     from clearhead.run.judging import Judged, ToJudge
     from clearhead.verdicts import Verdicts
 
@@ -46,15 +46,18 @@ def score_classifier(
     min_accuracy: float | None,
     as_json: bool,
     device: str,
+    engine: str | None = None,
+    threads: int | None = None,
     fewer: Fewer = (None, None, None),
 ) -> int:
     """Score a classifier on a file of labelled texts, or on what its training config kept for validation or test."""
-    from clearhead.run.classifying import LoadedClassifier
+    from clearhead.engines.classifying import TextClassifier
+    from clearhead.run.engines import load_classifier
     from clearhead.run.judging import judged, texts_to_judge
-    from clearhead.run.using import load_as
+    from clearhead.run.using import used_as
     from clearhead.verdicts import chance_of
 
-    loaded = load_as(LoadedClassifier, model, device)
+    loaded = used_as(TextClassifier, load_classifier(model, engine=engine, device=device, threads=threads), model)
     make_fewer(loaded, *fewer)
     for flag, value in useless.items():
         if value is not None:
@@ -73,7 +76,7 @@ def score_classifier(
     beside: dict[str, dict[str, Any]] = {}
     if against is not None:
         with show.counting("classifying with the other", len(given.texts)) as done:
-            rival = judged(load_as(LoadedClassifier, against, device), given, done)
+            rival = judged(used_as(TextClassifier, load_classifier(against, device=device), against), given, done)
         beside["against"] = {**rival.verdicts.as_json(), "p_value": chance_of(found.right, rival.right)}
     if baseline:
         beside |= _baseline(loaded, model, given, found)
@@ -93,14 +96,18 @@ def score_pictures(
     min_accuracy: float | None,
     as_json: bool,
     device: str,
+    engine: str | None = None,
+    threads: int | None = None,
     fewer: Fewer = (None, None, None),
 ) -> int:
     """Score a Vision Transformer on a folder of pictures for each class, or on what its training config kept."""
-    from clearhead.run.seeing import LoadedVit, judged, pictures_to_score
-    from clearhead.run.using import load_as
+    from clearhead.engines.seeing import PictureClassifier
+    from clearhead.run.engines import load_classifier
+    from clearhead.run.seeing import judged, pictures_to_score
+    from clearhead.run.using import used_as
     from clearhead.verdicts import chance_of
 
-    loaded = load_as(LoadedVit, model, device)
+    loaded = used_as(PictureClassifier, load_classifier(model, engine=engine, device=device, threads=threads), model)
     make_fewer(loaded, *fewer)
     for flag, value in useless.items():
         if value is not None:
@@ -114,7 +121,7 @@ def score_pictures(
     _keep(found, save, png)
     beside: dict[str, dict[str, Any]] = {}
     if against is not None:
-        other = load_as(LoadedVit, against, device)
+        other = used_as(PictureClassifier, load_classifier(against, device=device), against)
         if (other.labels, other.form) != (loaded.labels, loaded.form):
             raise UsageError(f"{against} knows other labels or other sizes of pictures: they cannot be compared")
         with show.counting("classifying with the other", len(given)) as done:
@@ -150,7 +157,7 @@ def _tell(
     return 0
 
 
-def _baseline(loaded: LoadedClassifier, model: Path, given: ToJudge, found: Judged) -> dict[str, dict[str, Any]]:
+def _baseline(loaded: TextClassifier, model: Path, given: ToJudge, found: Judged) -> dict[str, dict[str, Any]]:
     """What the linear baseline reaches, if what the model was trained on can be read."""
     from clearhead.run.judging import judged_by_baseline, trained_by
     from clearhead.verdicts import chance_of

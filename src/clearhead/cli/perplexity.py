@@ -16,15 +16,22 @@ if TYPE_CHECKING:
 
 
 def score_text(
-    model: Path, text: Path | None, split: str | None, useless: Mapping[str, object], *, as_json: bool, device: str
+    model: Path,
+    text: Path | None,
+    split: str | None,
+    useless: Mapping[str, object],
+    *,
+    as_json: bool,
+    device: str,
+    engine: str | None = None,
+    threads: int | None = None,
 ) -> int:
     """Score a language model on a text file, or on what its training config kept for validation or test."""
-    from clearhead.run.continuing import LoadedGpt
+    from clearhead.run.engines import load_writer
     from clearhead.run.likelihood import kept_text, score_part
     from clearhead.run.texts import examine_text
-    from clearhead.run.using import load_as
 
-    loaded = load_as(LoadedGpt, model, device)
+    loaded = load_writer(model, engine=engine, device=device, threads=threads)
     for flag, value in useless.items():
         if value is not None:
             raise UsageError(f"a language model is scored on a text: leave out {flag}")

@@ -24,7 +24,6 @@ from clearhead.cli.flags import (
     ReduceThreshold,
     Threads,
     Workers,
-    use_threads,
 )
 from clearhead.cli.judging import score_classifier, score_pictures
 from clearhead.cli.perplexity import score_text
@@ -144,11 +143,11 @@ def score(
             "--text": text, "--source": source, "--target": target, "--part": part, "--language": language,
             "--like": like, "--beam": beam, "--min-bleu": min_bleu, "--workers": workers,
         }  # fmt: skip
-        use_threads(threads)
         files = {kind: path for kind, path in {"tsv": tsv, **labelled}.items() if path is not None}
         return score_classifier(
             model, files, split, limit, useless, against=against, png=png, save=save, baseline=baseline,
-            min_accuracy=min_accuracy, as_json=as_json, device=device, fewer=(reduce, r, threshold),
+            min_accuracy=min_accuracy, as_json=as_json, device=device, engine=engine, threads=threads,
+            fewer=(reduce, r, threshold),
         )  # fmt: skip
     if model is not None and kind == "vit":
         useless = {
@@ -156,10 +155,10 @@ def score(
             "--part": part, "--language": language, "--like": like, "--beam": beam, "--min-bleu": min_bleu,
             "--workers": workers,
         }  # fmt: skip
-        use_threads(threads)
         return score_pictures(
             model, folder, split, limit, useless, against=against, png=png, save=save, min_accuracy=min_accuracy,
-            as_json=as_json, device=device, fewer=(reduce, r, threshold),
+            as_json=as_json, device=device, engine=engine, threads=threads,
+            fewer=(reduce, r, threshold),
         )  # fmt: skip
     labelled |= {"reduce": reduce, "r": r, "threshold": threshold}
     for flag, value in {**labelled, "png": png, "min-accuracy": min_accuracy}.items():
@@ -170,8 +169,9 @@ def score(
             "--source": source, "--target": target, "--tsv": tsv, "--part": part, "--against": against, "--save": save,
             "--language": language, "--like": like, "--beam": beam, "--limit": limit, "--min-bleu": min_bleu,
         }  # fmt: skip
-        use_threads(threads)
-        return score_text(model, text, split, useless, as_json=as_json, device=device)
+        return score_text(
+            model, text, split, useless, as_json=as_json, device=device, engine=engine, threads=threads
+        )
     texts: list[str] = []
     parts: dict[str, list[int]] = {}
     if model is None:

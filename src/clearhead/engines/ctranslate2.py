@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from clearhead.engines.directory import Exported
 from clearhead.engines.extras import needed
+from clearhead.engines.hypotheses import hypothesis, ranked
 from clearhead.engines.ranking import Floats
-from clearhead.engines.search import hypothesis, ranked
 from clearhead.errors import StorageError, UnavailableError
 from clearhead.generate.hypothesis import Hypothesis
 from clearhead.generate.repeats import MAX_BLOCK, MAX_REPEATS, count_repeats, guard_span
@@ -48,18 +49,7 @@ class CTranslate2Engine:
     name = "ctranslate2"
 
     def __init__(self, exported: Exported, tokenizers: TokenizerPair, threads: int, device: str = "cpu") -> None:
-        needed("ctranslate2")
-        import ctranslate2
-
-        try:
-            self._translator = ctranslate2.Translator(
-                str(exported.path), device=device, inter_threads=threads, intra_threads=1
-            )
-        except (RuntimeError, ValueError) as error:
-            reason = str(error).partition("\n")[0]
-            if device not in ("auto", "cpu"):
-                raise UnavailableError(f"device '{device}' cannot be used: {reason}") from None
-            raise StorageError(f"CTranslate2 cannot read {exported.path}: {reason}") from None
+        self._translator = opened("Translator", exported.path, device, inter_threads=threads, intra_threads=1)
         self.room = exported.notes.max_len - 1
         self._source = tokenizers.source.tokens()
         self._target = tokenizers.target.tokens()
@@ -210,6 +200,20 @@ class CTranslate2Engine:
             return_logits_vocab=True,
         )
         return np.stack([np.array(step) for step in result.logits[0]]).astype(np.float32)
+
+
+def opened(what: str, path: Path, device: str, **threads: int) -> Any:
+    """CTranslate2's own Translator or Generator over a directory."""
+    needed("ctranslate2")
+    import ctranslate2
+
+    try:
+        return getattr(ctranslate2, what)(str(path), device=device, **threads)
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]
+        if device not in ("auto", "cpu"):
+            raise UnavailableError(f"device '{device}' cannot be used: {reason}") from None
+        raise StorageError(f"CTranslate2 cannot read {path}: {reason}") from None
 
 
 def _scored(ids: list[int], score: float, config: GenerationConfig) -> Hypothesis:

@@ -8,13 +8,23 @@ from typing import Any
 from pydantic import Field
 
 from clearhead.config import Record, build
-from clearhead.errors import MissingInputError, StorageError
+from clearhead.errors import MissingInputError, StorageError, choose
 from clearhead.generate.settings import GenerationConfig
-from clearhead.storage import read_json, verify, write_json
+from clearhead.storage import check_listed, read_json, verify, write_json
 from clearhead.text.tokenizer import TokenizerPair
 
 EXPORT = "export.json"
 FORMAT_VERSION = 1
+GENERATION = "generation_config.json"
+TOKENIZER = ("tokenizer.json", "tokenizer_config.json")
+FILES: dict[str, tuple[str, ...]] = {
+    "translator": (GENERATION, *TOKENIZER),
+    "gpt": (GENERATION, *TOKENIZER),
+    "classifier": TOKENIZER,
+    "bert": TOKENIZER,
+    "vit": (),
+}
+"""What must be there besides the model, by its kind."""
 
 
 class ExportNotes(Record):
@@ -42,6 +52,7 @@ class Exported(Record):
     path: Path
     notes: ExportNotes
     generation: GenerationConfig
+    """How to search; of no meaning for models that write nothing."""
 
 
 def is_exported(path: Path) -> bool:
@@ -55,24 +66,26 @@ def read_exported(path: Path, *, sealed: bool = True) -> Exported:
         raise MissingInputError(f"there is no model at {path}")
     if not is_exported(path):
         raise MissingInputError(f"{path} is not an exported model: it has no {EXPORT}")
-    if sealed:
-        verify(path, EXPORT, "generation_config.json", "tokenizer.json", "tokenizer_config.json")
+    listed = verify(path, EXPORT) if sealed else None
     tree = read_json(path / EXPORT)
     if tree.get("format_version") != FORMAT_VERSION:
         raise StorageError(
             f"{path} has format {tree.get('format_version')}, this is format {FORMAT_VERSION}: export it again"
         )
     notes = build(ExportNotes, tree, str(path / EXPORT))
-    generation = read_json(path / "generation_config.json")
-    return Exported(
-        path=path,
-        notes=notes,
-        generation=build(GenerationConfig, generation, str(path / "generation_config.json")),
-    )
+    files = choose(FILES, notes.kind, "kind of model")
+    if listed is not None:
+        check_listed(path, listed, files)
+    generation = read_json(path / GENERATION) if GENERATION in files else {}
+    return Exported(path=path, notes=notes, generation=build(GenerationConfig, generation, str(path / GENERATION)))
 
 
-def describe_export(directory: Path, notes: ExportNotes, tokenizers: TokenizerPair, generation: dict[str, Any]) -> None:
+def describe_export(
+    directory: Path, notes: ExportNotes, tokenizers: TokenizerPair | None, generation: dict[str, Any] | None
+) -> None:
     """Write what `read_exported` reads, and the tokenizers."""
     write_json(directory / EXPORT, notes.model_dump())
-    write_json(directory / "generation_config.json", generation)
-    tokenizers.save(directory)
+    if generation is not None:
+        write_json(directory / GENERATION, generation)
+    if tokenizers is not None:
+        tokenizers.save(directory)

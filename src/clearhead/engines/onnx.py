@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from clearhead.engines.directory import Exported
-from clearhead.engines.extras import needed
+from clearhead.engines.graph import Graph, grown
 from clearhead.engines.ranking import Flags, Floats, Ids
 from clearhead.engines.search import generate
-from clearhead.errors import StorageError, UnavailableError
 from clearhead.generate.hypothesis import Hypothesis
 from clearhead.generate.repeats import count_repeats, guard_span
 from clearhead.generate.settings import GenerationConfig
 from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID
+from clearhead.text.streaming import StopStrings
 from clearhead.text.tokenizer import TokenizerPair
 
 BATCH_TOKENS = 1024
@@ -64,13 +62,12 @@ class OnnxEngine:
     name = "onnx"
 
     def __init__(self, exported: Exported, tokenizers: TokenizerPair, threads: int, device: str = "cpu") -> None:
-        needed("onnxruntime")
-        if device not in ("auto", "cpu"):
-            raise UnavailableError(f"device '{device}' cannot be used: the onnx engine computes on the CPU")
-        self._encoder = Graph(exported.path / "encoder.onnx")
-        self._decoder = Graph(exported.path / "decoder.onnx")
+        # Small products gain nothing from a second thread; texts are shared out among threads instead.
+        self._encoder = Graph(exported.path / "encoder.onnx", device)
+        self._decoder = Graph(exported.path / "decoder.onnx", device)
         self.threads = threads
         self.room = exported.notes.max_len - 1
+        self._target = tokenizers.target
         self._vocab = tokenizers.target.vocab_size
         self._span = guard_span(tokenizers.target.kind)
 
@@ -112,6 +109,7 @@ class OnnxEngine:
             repeats_allowed=[count_repeats(ids) for ids in sources],
             guard_span=self._span,
             row_keys=row_keys,
+            stop=StopStrings(self._target, config.stop) if config.stop else None,
         )
 
     def start(self, sources: Sequence[Sequence[int]]) -> OnnxState:
@@ -122,19 +120,13 @@ class OnnxEngine:
             ids[row, : len(source) + 1] = [*source, EOS_ID]
         real = np.arange(width) <= np.array([len(source) for source in sources])[:, None]
         memory = self._encoder.run({"source": ids, "real": real})
-        past = {
-            name: np.empty((len(sources), shape[1], 0, shape[3]), np.float32)
-            for name, shape in self._decoder.inputs.items()
-            if name.startswith("past.")
-        }
-        return OnnxState(past, memory, real, np.arange(len(sources)), memory, real)
+        return OnnxState(self._decoder.empty_past(len(sources)), memory, real, np.arange(len(sources)), memory, real)
 
     def step(self, ids: Ids, state: OnnxState) -> tuple[Floats, OnnxState]:
         """Feed the newest token of each row; the logits of the next one come back."""
         answer = self._decoder.run({"ids": ids, "real": state.seen_real, **state.past, **state.seen})
-        logits = answer.pop("logits")
-        past = {name.replace("present", "past"): array for name, array in answer.items()}
-        return logits, OnnxState(past, state.memory, state.real, state.place, state.seen, state.seen_real)
+        past = grown(answer)
+        return answer["logits"], OnnxState(past, state.memory, state.real, state.place, state.seen, state.seen_real)
 
     def logits(self, source: Sequence[int], target: Sequence[int]) -> Floats:
         """The scores of the token after <s> and after each target token."""
@@ -143,29 +135,6 @@ class OnnxEngine:
             logits, state = self.step(np.array([token]), state)
             found.append(logits[0])
         return np.stack(found)
-
-
-class Graph:
-    """A graph as a function from named arrays to named arrays."""
-
-    def __init__(self, path: Path) -> None:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        # Small products gain nothing from a second thread; texts are shared out among threads instead.
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 3
-        try:
-            self._session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # ONNX Runtime has a family of its own, which derives from Exception.
-            raise StorageError(f"ONNX Runtime cannot read {path}: {str(error).partition(chr(10))[0]}") from None
-        self.inputs: dict[str, list[Any]] = {one.name: one.shape for one in self._session.get_inputs()}
-        """The shape of each; axes that may have any length have names."""
-        self._outputs = [one.name for one in self._session.get_outputs()]
-
-    def run(self, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-        """What comes out of what goes in."""
-        return dict(zip(self._outputs, self._session.run(self._outputs, arrays), strict=True))
 
 
 def _batches(lengths: Sequence[int], most_rows: int) -> Iterator[list[int]]:

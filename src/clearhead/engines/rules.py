@@ -29,6 +29,8 @@ class Limits:
     """How often in a row a phrase may come, for each input row; never less than MAX_REPEATS."""
     guard_span: int
     """The fewest repeated tokens, all repetitions together, that make a loop."""
+    forbidden_ids: tuple[int, ...] = FORBIDDEN
+    """What is never said."""
 
 
 Rule: TypeAlias = Callable[[Floats, Ids, Ids, GenerationConfig, Limits], None]
@@ -36,8 +38,8 @@ Rule: TypeAlias = Callable[[Floats, Ids, Ids, GenerationConfig, Limits], None]
 
 
 def forbidden(log_probs: Floats, history: Ids, origin: Ids, config: GenerationConfig, limits: Limits) -> None:
-    """Padding, the beginning and the unknown word are never said."""
-    log_probs[:, FORBIDDEN] = NEVER
+    """Padding, the beginning and the unknown word are never said; and no end where a text has none."""
+    log_probs[:, limits.forbidden_ids] = NEVER
 
 
 def min_length(log_probs: Floats, history: Ids, origin: Ids, config: GenerationConfig, limits: Limits) -> None:

@@ -1,7 +1,10 @@
 """A model in, the same model for another engine out, proven to say the same; and other people's models made ours.
 
-ctranslate2   a model in CTranslate2's own format
-onnx          a model as ONNX graphs
+ctranslate2   a translator or a language model in CTranslate2's own format
+onnx          a translator as ONNX graphs
+onnx_gpt      a language model as one
+onnx_readers  a classifier, a BERT or a Vision Transformer as one
+graphs        what ONNX graphs have in common
 targets       the table of both: what can be written, of which kind of model
 verify        original and exported side by side
 downloaded    what a Hugging Face directory holds

@@ -1,14 +1,16 @@
-"""A translator in, the files of a CTranslate2 model out: what CTranslate2's specification can say, is said exactly.
+"""A translator or a language model in, the files of a CTranslate2 model out.
+
+What CTranslate2's specification can say, is said exactly.
 
 Heads that share keys, and heads that were pruned, are written out in full (the pruned ones as zeros): CTranslate2 wants
-the same heads in every layer. What ALiBi and a window add to a score depends on distance only, and is written as a
-table with one entry for each distance.
+the same heads in every layer. What ALiBi and a window add to a score of a translator depends on distance only, and is
+written as a table with one entry for each distance.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +18,23 @@ from torch import Tensor, nn
 
 from clearhead.engines.extras import needed
 from clearhead.errors import UnavailableError
+from clearhead.export.graphs import blocks_of
+from clearhead.models.gpt import Gpt, GptConfig
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.nn.attention import Attention
 from clearhead.nn.feedforward import FeedForward, SwiGlu
 from clearhead.nn.norms import Norm
-from clearhead.nn.positions import Learned, Rotary, Sinusoidal
+from clearhead.nn.positions import Alibi, Learned, Rotary, Sinusoidal
 from clearhead.nn.stacks import Block, Stack
 from clearhead.text.specials import BOS, EOS, UNK
 from clearhead.text.tokenizer import TokenizerPair
 
 Array = NDArray[np.float32]
+Config: TypeAlias = TranslatorConfig | GptConfig
 
 NORMS = ("layer", "rms")
 RESIDUALS = ("pre", "post")
-ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "silu": "SWISH", "swiglu": "SWISH"}
+ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH", "swiglu": "SWISH"}
 """Our feed-forwards, and the bend in each by CTranslate2's name."""
 HIDDEN = -1e9
 """What is added to the score of a key that may not be seen."""
@@ -37,10 +42,10 @@ LARGEST = 63
 """Of an int8 weight. With 127, a CPU that adds two products up in 16 bits (AVX2 without VNNI) would cut off the sum."""
 
 
-def check_expressible(config: TranslatorConfig) -> None:
+def check_expressible(config: Config) -> None:
     """Refuse what CTranslate2's specification cannot say, with the reason."""
     reasons = []
-    for norm in dict.fromkeys((config.norm, config.decoder_norm or config.norm)):
+    for norm in dict.fromkeys((config.norm, _decoder_norm(config))):
         if norm not in NORMS:
             reasons.append(f"it has no norm '{norm}' (only {', '.join(NORMS)})")
     if config.residual not in RESIDUALS:
@@ -49,6 +54,8 @@ def check_expressible(config: TranslatorConfig) -> None:
         reasons.append(f"it has no feed-forward '{config.feedforward}' (only {', '.join(ACTIVATIONS)})")
     if config.window is not None and config.positions in ("sinusoidal", "learned"):
         reasons.append(f"it cannot combine a window with {config.positions} positions")
+    elif config.window is not None and isinstance(config, GptConfig):
+        reasons.append("it has no window in language models")
     if reasons:
         raise UnavailableError(f"CTranslate2 cannot express this model: {'; '.join(reasons)}; --to onnx can")
 
@@ -60,7 +67,7 @@ def write_translator(model: Translator, tokenizers: TokenizerPair, directory: Pa
 
     config = model.config
     check_expressible(config)
-    encoder, decoder = _encoder_spec(config, model.encoder), _decoder_spec(config, model.decoder)
+    encoder, decoder = _encoder_spec(config, model.encoder), _decoder_spec(config, model.decoder, config.decoder_layers)
     spec = TransformerSpec(encoder, decoder)
     spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, BOS, EOS
     spec.config.decoder_start_token, spec.config.add_source_eos = BOS, True
@@ -74,6 +81,31 @@ def write_translator(model: Translator, tokenizers: TokenizerPair, directory: Pa
     _fill_stack(decoder, model.decoder, config)
     spec.register_source_vocabulary(tokenizers.source.tokens())
     spec.register_target_vocabulary(tokenizers.target.tokens())
+    _save(spec, directory, quantize)
+
+
+def write_gpt(model: Gpt, tokenizers: TokenizerPair, directory: Path, quantize: str | None) -> None:
+    """Write `model.bin`, its config.json and its vocabulary; int8 keeps matrices in a quarter of the space."""
+    needed("ctranslate2")
+    from ctranslate2.specs import TransformerDecoderModelSpec
+
+    config = model.config
+    check_expressible(config)
+    decoder = _decoder_spec(config, model.decoder, config.num_layers, looks_across=False)
+    spec = TransformerDecoderModelSpec(decoder)
+    spec.config.unk_token, spec.config.bos_token, spec.config.eos_token = UNK, BOS, EOS
+    spec.config.layer_norm_epsilon = blocks_of(model.decoder)[0].around_attention.norm.eps
+    decoder.scale_embeddings = config.scale_embeddings
+    decoder.embeddings.weight = _array(model.embedding.weight)
+    decoder.projection.weight = _array(model.output.weight)
+    if model.output.bias is not None:
+        decoder.projection.bias = _array(model.output.bias)
+    _fill_stack(decoder, model.decoder, config)
+    spec.register_vocabulary(tokenizers.source.tokens())
+    _save(spec, directory, quantize)
+
+
+def _save(spec: Any, directory: Path, quantize: str | None) -> None:
     if quantize == "int8":
         _shrink(spec)
     spec.validate()
@@ -100,14 +132,19 @@ def _encoder_spec(config: TranslatorConfig, stack: Stack) -> Any:
     return TransformerEncoderSpec(config.encoder_layers, config.num_heads, **_stack_options(config, stack, config.norm))
 
 
-def _decoder_spec(config: TranslatorConfig, stack: Stack) -> Any:
+def _decoder_spec(config: Config, stack: Stack, num_layers: int, *, looks_across: bool = True) -> Any:
     from ctranslate2.specs import TransformerDecoderSpec
 
-    options = _stack_options(config, stack, config.decoder_norm or config.norm)
-    return TransformerDecoderSpec(config.decoder_layers, config.num_heads, **options)
+    options = _stack_options(config, stack, _decoder_norm(config))
+    options["alibi"] = isinstance(config, GptConfig) and isinstance(stack.positions, Alibi)
+    return TransformerDecoderSpec(num_layers, config.num_heads, with_encoder_attention=looks_across, **options)
 
 
-def _stack_options(config: TranslatorConfig, stack: Stack, norm: str) -> dict[str, Any]:
+def _decoder_norm(config: Config) -> str:
+    return (config.decoder_norm if isinstance(config, TranslatorConfig) else None) or config.norm
+
+
+def _stack_options(config: Config, stack: Stack, norm: str) -> dict[str, Any]:
     from ctranslate2.specs import Activation
 
     head_dim = config.dim // config.num_heads
@@ -123,7 +160,7 @@ def _stack_options(config: TranslatorConfig, stack: Stack, norm: str) -> dict[st
     }
 
 
-def _fill_stack(spec: Any, stack: Stack, config: TranslatorConfig) -> None:
+def _fill_stack(spec: Any, stack: Stack, config: Config) -> None:
     if (table := _position_table(stack, config)) is not None:
         spec.position_encodings.encodings = table
     if stack.final_norm is not None:
@@ -143,7 +180,7 @@ def _fill_stack(spec: Any, stack: Stack, config: TranslatorConfig) -> None:
         _fill_feedforward(layer.ffn, block.feedforward)
 
 
-def _position_table(stack: Stack, config: TranslatorConfig) -> Array | None:
+def _position_table(stack: Stack, config: Config) -> Array | None:
     """One row for each position, zeros where there are none; None where positions do not stand in the embeddings."""
     if isinstance(stack.positions, Sinusoidal):
         return _array(stack.positions.table)
@@ -155,8 +192,11 @@ def _position_table(stack: Stack, config: TranslatorConfig) -> Array | None:
     return None
 
 
-def _bias_by_distance(config: TranslatorConfig, stack: Stack) -> Array | None:
+def _bias_by_distance(config: Config, stack: Stack) -> Array | None:
     """What is added to the scores of each head at each distance, (distances, heads); None where that is nothing."""
+    if isinstance(config, GptConfig):
+        # It reads a prompt at once, and such a table only one token after the other; ALiBi it knows by itself.
+        return None
     bias = stack.positions.bias(1, config.max_len)
     if bias is None and config.window is None:
         return None

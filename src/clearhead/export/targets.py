@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from clearhead.errors import UnavailableError, choose
-from clearhead.export import ctranslate2, onnx
+from clearhead.export import ctranslate2, onnx, onnx_gpt, onnx_readers
 from clearhead.models import Model
 from clearhead.text.tokenizer import TokenizerPair
 
@@ -32,7 +32,13 @@ def write_model(to: str, model: Model, tokenizers: TokenizerPair | None, directo
 
 
 TARGETS: dict[str, dict[str, Write]] = {
-    "ctranslate2": {"translator": ctranslate2.write_translator},
-    "onnx": {"translator": onnx.write_translator},
+    "ctranslate2": {"translator": ctranslate2.write_translator, "gpt": ctranslate2.write_gpt},
+    "onnx": {
+        "translator": onnx.write_translator,
+        "gpt": onnx_gpt.write_gpt,
+        "classifier": onnx_readers.write_classifier,
+        "bert": onnx_readers.write_bert,
+        "vit": onnx_readers.write_vit,
+    },
 }
 """By format, then by the kind of model."""

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from clearhead.engines.classifying import TextClassifier
 from clearhead.engines.directory import EXPORT, is_exported
+from clearhead.engines.filling import TextFiller
 from clearhead.engines.opening import ENGINES, open_exported
+from clearhead.engines.seeing import PictureClassifier
 from clearhead.engines.texts import TextTranslator
+from clearhead.engines.writing import TextWriter
 from clearhead.errors import UsageError, did_you_mean
 from clearhead.run.built_in import default_model
 from clearhead.storage import read_json
 
 TORCH = "torch"
 ENGINE_NAMES = (TORCH, *ENGINES)
+
+Wanted = TypeVar("Wanted")
 
 
 def made_for(path: Path) -> str:
@@ -40,6 +46,49 @@ def load_translator(
 ) -> TextTranslator:
     """Load a translator for the engine it was made for; `engine` is a wish that is only checked."""
     path = default_model() if model is None else model
+    if _chosen(path, engine) != TORCH:
+        threads = workers or threads
+    return _used_as(TextTranslator, load_by(engine, path, device, threads), path)
+
+
+def load_writer(
+    model: Path | None = None, *, engine: str | None = None, device: str = "auto", threads: int | None = None
+) -> TextWriter:
+    """Load a language model in the same way."""
+    path = default_model() if model is None else model
+    return _used_as(TextWriter, load_by(engine, path, device, threads), path)
+
+
+def load_filler(
+    model: Path, *, engine: str | None = None, device: str = "auto", threads: int | None = None
+) -> TextFiller:
+    """Load a BERT in the same way."""
+    return _used_as(TextFiller, load_by(engine, model, device, threads), model)
+
+
+def load_classifier(
+    model: Path, *, engine: str | None = None, device: str = "auto", threads: int | None = None
+) -> TextClassifier | PictureClassifier:
+    """Load a classifier of texts or of pictures in the same way."""
+    loaded = load_by(engine, model, device, threads)
+    return loaded if isinstance(loaded, PictureClassifier) else _used_as(TextClassifier, loaded, model)
+
+
+def load_by(engine: str | None, path: Path, device: str = "auto", threads: int | None = None) -> Any:
+    """Load a model of any kind for the engine it was made for, which must be the one that is wished for, if any is."""
+    if _chosen(path, engine) != TORCH:
+        return open_exported(path, device, threads)
+    from clearhead.run.using import load
+
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+    return load(path, device)
+
+
+def _chosen(path: Path, engine: str | None) -> str:
+    """The engine that a model is for; a wish for another is met with the way to it."""
     if engine is not None and engine not in ENGINE_NAMES:
         raise UsageError(f"there is no engine '{engine}', {did_you_mean(engine, ENGINE_NAMES)}")
     actual = made_for(path)
@@ -50,13 +99,12 @@ def load_translator(
             else f"name the original, or the model that was exported to {engine}"
         )
         raise UsageError(f"{path} is a model for {actual}, not for {engine}: {way}")
-    if actual != TORCH:
-        return open_exported(path, device, workers or threads)
-    from clearhead.run.translating import LoadedTranslator
-    from clearhead.run.using import load_as
+    return actual
 
-    if threads is not None:
-        import torch
 
-        torch.set_num_threads(threads)
-    return load_as(LoadedTranslator, path, device)
+def _used_as(wanted: type[Wanted], loaded: Any, path: Path) -> Wanted:
+    if isinstance(loaded, wanted):
+        return loaded
+    from clearhead.run.using import used_as
+
+    return used_as(wanted, loaded, path)

@@ -2,82 +2,26 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
-
-import numpy as np
-import torch
-from numpy.typing import NDArray
+from typing import Any
 
 from clearhead.checkpoint import locate
 from clearhead.engines.directory import ExportNotes, describe_export
 from clearhead.engines.opening import open_exported
-from clearhead.engines.texts import ExportedTranslator
-from clearhead.errors import DataError, ParityError, WouldOverwriteError, choose
+from clearhead.errors import ParityError, UsageError, WouldOverwriteError, choose
 from clearhead.export.targets import QUANTIZATIONS, TARGETS, write_model
 from clearhead.export.verify import EXACT, QUANTISED, Parity, compare
 from clearhead.run.card import with_section
-from clearhead.run.translating import LoadedTranslator
-from clearhead.run.using import load_as
+from clearhead.run.comparing import TRIALS, Copy, Original, made_up_texts
+from clearhead.run.using import load
 from clearhead.storage import write_directory, write_json
-from clearhead.text.specials import BOS_ID, EOS_ID, SPECIALS
-from clearhead.text.tokenizer import Tokenizer
+from clearhead.text.tokenizer import TokenizerPair
 from clearhead.version import VERSION
 
-MADE_UP = 64
-"""Texts of random tokens, where no others are given."""
-LONGEST_MADE_UP = 20
-ALONGSIDE = 64
-"""Texts that the original translates side by side."""
+__all__ = ["Copy", "Original", "export", "export_loaded", "made_up_texts"]
+
 NOT_THE_MODEL = (".json", ".md", ".toml")
-
-
-class Original:
-    """A translator in torch, to be compared with."""
-
-    def __init__(self, translator: LoadedTranslator) -> None:
-        self.translator = translator
-
-    def greedy(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
-        config = self.translator.configured(strategy="greedy", nbest=1)
-        ids = self.translator.encode(texts, 0)
-        order = sorted(range(len(ids)), key=lambda row: len(ids[row]))
-        found: list[tuple[int, ...]] = [()] * len(ids)
-        for start in range(0, len(order), ALONGSIDE):
-            rows = order[start : start + ALONGSIDE]
-            for row, best in zip(rows, self.translator.search([ids[row] for row in rows], config), strict=True):
-                found[row] = best[0].ids
-        return found
-
-    @torch.inference_mode()
-    def logits(self, text: str, target: Sequence[int]) -> NDArray[np.float32]:
-        (source,) = self.translator.encode([text], 0)
-        read, said = torch.tensor([[*source, EOS_ID]]), torch.tensor([[BOS_ID, *target]])
-        device = self.translator.device
-        return self.translator.model(read.to(device), said.to(device))[0].float().cpu().numpy()
-
-    def translate(self, texts: Sequence[str]) -> list[str]:
-        return self.translator.translate(texts)
-
-
-class Copy:
-    """The same translator in another engine."""
-
-    def __init__(self, translator: ExportedTranslator) -> None:
-        self.translator = translator
-
-    def greedy(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
-        config = self.translator.configured(strategy="greedy", nbest=1)
-        ids = self.translator.encode(texts, 0)
-        return [best[0].ids for best in self.translator.engine.search(ids, config, range(len(ids)))]
-
-    def logits(self, text: str, target: Sequence[int]) -> NDArray[np.float32]:
-        (source,) = self.translator.encode([text], 0)
-        return self.translator.engine.logits(source, target)
-
-    def translate(self, texts: Sequence[str]) -> list[str]:
-        return self.translator.translate(texts)
 
 
 def export(
@@ -86,14 +30,18 @@ def export(
     out: Path,
     *,
     quantize: str | None = None,
-    pairs: Sequence[tuple[str, str]] | None = None,
+    pairs: Sequence[tuple[Any, str]] | None = None,
     language: str | None = None,
     bleu_drop: float | None = None,
+    accuracy_drop: float | None = None,
+    reduce: str | None = None,
     progress: Callable[[str], None] = lambda what: None,
 ) -> Parity:
     """Export a model for another engine; `pairs` of texts and references are what both are tried on.
 
-    Past the tolerance nothing is written. `bleu_drop` is how much BLEU may be lost.
+    A reference is a translation, or the true label of a text, or of the pixels of a picture; for other kinds it is not
+    looked at. Past the tolerance nothing is written: `bleu_drop` is how much BLEU may be lost, `accuracy_drop` how many
+    points of accuracy. `reduce` = "none" keeps the tokens of a model that was trained to have fewer.
     """
     if out.exists():
         raise WouldOverwriteError(f"{out} exists: choose another --out")
@@ -101,37 +49,44 @@ def export(
     if quantize is not None:
         choose(dict.fromkeys(QUANTIZATIONS), quantize, "quantisation")
     progress("loading")
-    translator = load_as(LoadedTranslator, model, "cpu")
-    texts, references = _to_compare(translator, pairs)
+    loaded = load(model, "cpu")
+    if reduce is not None:
+        _reduce(loaded, reduce)
+    config, tokenizers = loaded.model.config, _tokenizers(loaded)
+    generation = loaded.generation.model_dump() if loaded.model.generates else None
+    trial = TRIALS[config.kind]
+    asked = trial.asked(loaded, pairs)
     home, weights = locate(model)
+    wished = {"bleu": bleu_drop, "accuracy": accuracy_drop}
     tolerance = EXACT if quantize is None else QUANTISED
-    tolerance = tolerance if bleu_drop is None else tolerance._replace(bleu=bleu_drop)
+    tolerance = tolerance._replace(**{name: value for name, value in wished.items() if value is not None})
     found: list[Parity] = []
 
     def fill(draft: Path) -> None:
         progress("writing")
-        write_model(to, translator.model, translator.tokenizers, draft, quantize)
+        write_model(to, loaded.model, tokenizers, draft, quantize)
         size = sum(path.stat().st_size for path in draft.iterdir() if path.suffix not in NOT_THE_MODEL)
         notes = ExportNotes(
             engine=to,
-            kind=translator.model.config.kind,
+            kind=config.kind,
             quantize=quantize,
-            max_len=translator.max_len,
-            model=translator.model.config.model_dump(),
+            max_len=config.max_len,
+            model=config.model_dump(),
             made_by=f"clearhead {VERSION}",
         )
-        describe_export(draft, notes, translator.tokenizers, translator.generation.model_dump())
+        describe_export(draft, notes, tokenizers, generation)
         progress("comparing")
         parity = compare(
-            Original(translator),
-            Copy(open_exported(draft, "cpu", sealed=False)),
-            texts,
-            references,
+            trial.speaker(loaded),
+            trial.speaker(open_exported(draft, "cpu", sealed=False)),
+            asked.texts,
+            asked.references,
             sizes=((weights / "model.safetensors").stat().st_size, size),
             engine=to,
             quantize=quantize,
-            origin="random tokens" if pairs is None else "test data",
+            origin=asked.origin,
             language=language,
+            kind=config.kind,
         )
         if problems := parity.problems(tolerance):
             raise ParityError(f"{out} was not written, for it is not the same: {'; '.join(problems)}")
@@ -145,30 +100,24 @@ def export(
     return found[0]
 
 
-def _to_compare(
-    translator: LoadedTranslator, pairs: Sequence[tuple[str, str]] | None
-) -> tuple[list[str], list[str] | None]:
-    if pairs is None:
-        return made_up_texts(translator.tokenizers.source, translator.max_len), None
-    source = translator.tokenizers.source
-    lengths = [len(ids) for ids in source.encode_batch([text.strip() for text, _ in pairs])]
-    fitting = [pair for pair, length in zip(pairs, lengths, strict=True) if 0 < length < translator.max_len]
-    if not fitting:
-        raise DataError(f"none of the {len(pairs):,} texts to compare on fits this model")
-    return [text for text, _ in fitting], [reference for _, reference in fitting]
+def export_loaded(loaded: Any, to: str, out: Path, **options: Any) -> Parity:
+    """Export a model that was loaded from a directory."""
+    if loaded.path is None:
+        raise UsageError("a model that was not loaded from a directory cannot be exported: save it first")
+    return export(loaded.path, to, out, **options)
 
 
-def made_up_texts(tokenizer: Tokenizer, max_len: int, count: int = MADE_UP, seed: int = 1) -> list[str]:
-    """Texts of random tokens, of all lengths up to some, that a model can read; the same each time."""
-    chance = random.Random(seed)
-    longest = max(1, min(LONGEST_MADE_UP, (max_len - 1) // 2))
-    # More than enough: half characters come back as others, which may take too many tokens, and spaces as nothing.
-    rows = [
-        [chance.randrange(len(SPECIALS), tokenizer.vocab_size) for _ in range(1 + number % longest)]
-        for number in range(4 * count)
-    ]
-    texts = [tokenizer.decode(ids).strip() for ids in rows]
-    return [text for text in texts if 0 < len(tokenizer.encode(text)) < max_len][:count] or ["a"]
+def _tokenizers(loaded: Any) -> TokenizerPair | None:
+    """The tokenizers of a loaded model; a language model has one."""
+    if (one := getattr(loaded, "tokenizer", None)) is not None:
+        return TokenizerPair(one, one)
+    return getattr(loaded, "tokenizers", None)
+
+
+def _reduce(loaded: Any, kind: str) -> None:
+    if not hasattr(loaded, "reduce"):
+        raise UsageError(f"the tokens of a {loaded.kind} do not become fewer: leave out --reduce")
+    loaded.reduce(kind=kind)
 
 
 def _text(path: Path) -> str:

@@ -61,11 +61,11 @@ def inspect_bert(loaded: LoadedBert, text: str, target: str | None = None, *, ab
         for token, is_hidden in zip(tokens_of(loaded.tokenizers.source, given.ids), given.hidden, strict=True)
     ]
     with ablated(loaded.model, *ablate) as silent, recording(loaded.model, {"source": tokens}) as tape:
-        best = loaded.log_probs(given).max(-1)
+        found = loaded.log_probs(given)
     ids = list(given.ids)
-    for place, index in zip(given.places, best.indices.tolist(), strict=True):
+    for place, index in zip(given.places, found.argmax(-1).tolist(), strict=True):
         ids[place] = index
-    loss = -float(best.values.mean()) if given.places else 0.0
+    loss = -float(found.max(-1).mean()) if given.places else 0.0
     return _inspection(loaded, text, loaded.tokenizers.source.decode(ids[1:-1]), tape, ablate, silent, loss)
 
 

@@ -13,9 +13,9 @@ from clearhead.baseline import Baseline
 from clearhead.data.labelled import LabelledConfig, check_known, labelled_texts, open_labelled
 from clearhead.data.number_split import Split
 from clearhead.data.texts import Survey, Texts, kept_texts, survey
+from clearhead.engines.classifying import TextClassifier
 from clearhead.errors import ConfigError, UsageError, choose
 from clearhead.run import settings
-from clearhead.run.classifying import LoadedClassifier
 from clearhead.run.settings import ClassifierRun
 from clearhead.run.tasks.classifier import examine_labelled
 from clearhead.verdicts import Verdicts, judge
@@ -46,7 +46,7 @@ def trained_by(model: Path) -> ClassifierRun | None:
 
 
 def texts_to_judge(
-    loaded: LoadedClassifier, model: Path, files: dict[str, Path], split: str | None, limit: int | None
+    loaded: TextClassifier, model: Path, files: dict[str, Path], split: str | None, limit: int | None
 ) -> ToJudge:
     """The labelled texts of a file by its kind, or those that the model's training config names or holds out."""
     if len(files) + (split is not None) != 1:
@@ -60,7 +60,7 @@ def texts_to_judge(
     return _chosen(loaded, found, found.kept, limit)
 
 
-def _of_split(loaded: LoadedClassifier, config: ClassifierRun | None, split: Split, limit: int | None) -> ToJudge:
+def _of_split(loaded: TextClassifier, config: ClassifierRun | None, split: Split, limit: int | None) -> ToJudge:
     texts = open_labelled(config.data, split) if config is not None else None
     if texts is not None:
         found = _surveyed(texts)
@@ -76,7 +76,7 @@ def _surveyed(texts: Texts) -> Survey:
     return survey(texts, max_chars=LONGEST, drop_duplicates=False)
 
 
-def _chosen(loaded: LoadedClassifier, found: Survey, chosen: NDArray[np.bool_], limit: int | None) -> ToJudge:
+def _chosen(loaded: TextClassifier, found: Survey, chosen: NDArray[np.bool_], limit: int | None) -> ToJudge:
     check_known(found, loaded.labels)
     pairs = list(kept_texts(found, chosen))
     if limit is not None and limit < len(pairs):
@@ -98,7 +98,7 @@ class Judged(NamedTuple):
     """How many texts were too long to be read at once."""
 
 
-def judged(loaded: LoadedClassifier, given: ToJudge, progress: Counted) -> Judged:
+def judged(loaded: TextClassifier, given: ToJudge, progress: Counted) -> Judged:
     """Let a classifier label texts, and compare; `progress` hears how many are done."""
     rows, long = [], 0
     for number, found in enumerate(loaded.stream(given.texts), start=1):

@@ -9,18 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 
 from clearhead.config import build, read_toml
 from clearhead.data.batches import BatchConfig, fixed_parts
 from clearhead.data.corpus import driven
 from clearhead.data.windows import TextConfig, Tiled, TokenisedText, WindowBatch, opening_or_tokenising_text
+from clearhead.engines.writing import TextWriter
 from clearhead.errors import ConfigError, DataError, choose
-from clearhead.nn.masks import real_tokens
-from clearhead.run.continuing import LoadedGpt
 from clearhead.run.texts import ExaminedText, examine_text, examine_texts
-from clearhead.text.specials import PAD_ID
 
 BATCH_TOKENS = 4096
 CONFIDENCE = 1.96
@@ -78,7 +74,7 @@ class Likelihood:
         }
 
 
-def score_text(model: LoadedGpt, path: Path, progress: Callable[[int], None] | None = None) -> Likelihood:
+def score_text(model: TextWriter, path: Path, progress: Callable[[int], None] | None = None) -> Likelihood:
     """How well a model foretells a text file; `progress` hears how many tokens are done."""
     return score_part(model, examine_text(path), progress)
 
@@ -96,7 +92,7 @@ def kept_text(model: Path, split: str) -> ExaminedText:
     raise ConfigError(f"the model's training config names no {split} text: use --text FILE")
 
 
-def score_part(model: LoadedGpt, text: ExaminedText, progress: Callable[[int], None] | None = None) -> Likelihood:
+def score_part(model: TextWriter, text: ExaminedText, progress: Callable[[int], None] | None = None) -> Likelihood:
     """The same for a part of a text."""
     steps = opening_or_tokenising_text(text.fingerprint(), text.passages, model.tokenizer)
     tokens = driven(steps, None)
@@ -105,14 +101,13 @@ def score_part(model: LoadedGpt, text: ExaminedText, progress: Callable[[int], N
     return likelihood(model, tokens, progress)
 
 
-@torch.inference_mode()
-def likelihood(model: LoadedGpt, text: TokenisedText, progress: Callable[[int], None] | None = None) -> Likelihood:
+def likelihood(model: TextWriter, text: TokenisedText, progress: Callable[[int], None] | None = None) -> Likelihood:
     """The same for a text that is tokenised."""
-    windows = Tiled(text.ids, model.model.config.max_len)
+    windows = Tiled(text.ids, model.max_len)
     sums, counts = [], []
     for part in fixed_parts(windows, BatchConfig(max_tokens=BATCH_TOKENS)):
         assert isinstance(part.batch, WindowBatch)
-        sums.append(_surprise(model, part.batch))
+        sums.append(model.surprise(part.batch.inputs, part.batch.answers))
         counts.append(part.batch.lengths)
         if progress is not None:
             progress(int(sum(map(np.sum, counts))))
@@ -121,11 +116,3 @@ def likelihood(model: LoadedGpt, text: TokenisedText, progress: Callable[[int], 
     spread = nll - tokens * nll.sum() / tokens.sum()
     error = CONFIDENCE * math.sqrt(float((spread**2).sum())) / int(tokens.sum())
     return Likelihood(float(nll.sum()), int(tokens.sum()), text.characters, text.bytes, text.unknown, error)
-
-
-def _surprise(model: LoadedGpt, batch: WindowBatch) -> np.ndarray:
-    """The negative log-likelihood of each row's answers together."""
-    inputs, answers = (torch.from_numpy(ids).to(model.device) for ids in (batch.inputs, batch.answers))
-    logits = model.model(inputs, None if batch.is_full else real_tokens(answers, PAD_ID)).float()
-    nll = F.cross_entropy(logits.flatten(0, 1), answers.flatten(), ignore_index=PAD_ID, reduction="none")
-    return nll.view_as(answers).double().sum(1).cpu().numpy()

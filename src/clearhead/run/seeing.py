@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,8 +13,10 @@ from numpy.typing import NDArray
 from clearhead.config import build
 from clearhead.data.examples import Integers
 from clearhead.data.number_split import Split
-from clearhead.data.picture_files import Form, read_picture
+from clearhead.data.picture_files import Form
 from clearhead.data.pictures import PictureExamples, Pictures, PicturesConfig, open_set, opening, set_aside
+from clearhead.engines.seeing import PictureClassifier
+from clearhead.engines.seeing import Seen as Seen
 from clearhead.errors import ConfigError, DataError, choose
 from clearhead.models.reduction import ReduceConfig, reduce_tokens
 from clearhead.models.vit import Vit
@@ -26,78 +26,32 @@ from clearhead.training.events import Pace, Reading
 from clearhead.verdicts import Verdicts, judge
 
 if TYPE_CHECKING:
+    from clearhead.export.verify import Parity
     from clearhead.run.looking import PictureInspection
 
 SPLITS: dict[str, Split] = {"validation": "validation", "test": "test"}
-BATCH_TOKENS = 8192
-"""Patches that are looked at side by side."""
 
 
-@dataclass(frozen=True)
-class Seen:
-    """What a model takes a picture for."""
-
-    label: str
-    probability: float
-    probabilities: dict[str, float]
-    """Of every label."""
-    size: tuple[int, int]
-    """Height and width that the file has; if these are not the model's, the picture was resized."""
-
-
-class LoadedVit:
-    """A trained Vision Transformer, ready for use."""
+class LoadedVit(PictureClassifier):
+    """A trained Vision Transformer, ready for use in torch."""
 
     def __init__(self, model: Vit, device: str = "cpu") -> None:
+        config = model.config
+        super().__init__(config.labels, Form(config.height, config.width, config.channels), config.max_len)
         self.device = pick_device(device)
         self.model = model.to(self.device).eval()
-        self.path: Path | None = None
-        """Where it was loaded from."""
-
-    @property
-    def labels(self) -> list[str]:
-        """The labels there are."""
-        return self.model.config.labels
-
-    @property
-    def form(self) -> Form:
-        """What pictures are made like before they are looked at."""
-        config = self.model.config
-        return Form(config.height, config.width, config.channels)
-
-    @overload
-    def classify(self, pictures: str) -> str: ...  # type: ignore[overload-overlap]
-    @overload
-    def classify(self, pictures: Path) -> str: ...
-    @overload
-    def classify(self, pictures: Iterable[str | Path]) -> list[str]: ...
-    def classify(self, pictures: str | Path | Iterable[str | Path]) -> str | list[str]:
-        """The label of one picture file or of many."""
-        if isinstance(pictures, str | Path):
-            return self.classify([pictures])[0]
-        return [seen.label for seen in self.stream(pictures)]
-
-    def stream(self, paths: Iterable[str | Path]) -> Iterator[Seen]:
-        """What each picture file is taken for, in order, in constant memory."""
-        remaining = iter(paths)
-        while some := list(islice(remaining, self.batch_size)):
-            read = [read_picture(Path(path), self.form) for path in some]
-            probs = self.probabilities(np.stack([pixels for pixels, _ in read]))
-            for row, (_, size) in zip(probs.tolist(), read, strict=True):
-                best = max(range(len(row)), key=row.__getitem__)
-                yield Seen(self.labels[best], row[best], dict(zip(self.labels, row, strict=True)), size)
-
-    @property
-    def batch_size(self) -> int:
-        """How many pictures are looked at side by side."""
-        return max(1, BATCH_TOKENS // self.model.config.max_len)
 
     @torch.inference_mode()
-    def probabilities(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
-        """A row of probabilities for each picture, from (pictures, channels, height, width)."""
+    def logits(self, pixels: NDArray[np.uint8]) -> NDArray[np.float32]:
         logits = self.model(torch.from_numpy(np.ascontiguousarray(pixels)).to(self.device))
-        found: NDArray[np.float32] = logits.float().softmax(-1).cpu().numpy()
+        found: NDArray[np.float32] = logits.float().cpu().numpy()
         return found
+
+    def export(self, to: str, out: str | Path, **options: Any) -> Parity:
+        """Write it for another engine, `onnx`; options are those of `run.exporting.export`."""
+        from clearhead.run.exporting import export_loaded
+
+        return export_loaded(self, to, Path(out), **options)
 
     def reduce(self, **settings: Any) -> None:
         """Let its tokens become fewer, by the settings of `model.reduce`, such as kind="merge", r=8; none undoes it."""
@@ -135,7 +89,7 @@ def open_split(
 
 
 def pictures_to_score(
-    loaded: LoadedVit, model: Path, split: str | None, folder: Path | None = None, limit: int | None = None
+    loaded: PictureClassifier, model: Path, split: str | None, folder: Path | None = None, limit: int | None = None
 ) -> PictureExamples:
     """Labelled pictures to try a model on: those in a folder, or those that its training config names or holds out."""
     if folder is not None:
@@ -155,16 +109,16 @@ def pictures_to_score(
     return _examples(loaded, pictures, np.flatnonzero(tested if chosen == "test" else held_out), limit)
 
 
-def _like(loaded: LoadedVit, data: PicturesConfig, split: Split) -> Pictures | None:
+def _like(loaded: PictureClassifier, data: PicturesConfig, split: Split) -> Pictures | None:
     """The pictures of a split with the labels and in the form that a model was trained on."""
     return open_split(data, split, tuple(loaded.labels), loaded.form)
 
 
-def _examples(loaded: LoadedVit, pictures: Pictures, rows: Integers, limit: int | None) -> PictureExamples:
+def _examples(loaded: PictureClassifier, pictures: Pictures, rows: Integers, limit: int | None) -> PictureExamples:
     if limit is not None and limit < len(rows):
         # Evenly spaced: folders are sorted by label.
         rows = rows[np.arange(limit) * len(rows) // limit]
-    return PictureExamples(pictures, rows, loaded.model.config.num_tokens)
+    return PictureExamples(pictures, rows, loaded.num_tokens)
 
 
 class Judged(NamedTuple):
@@ -175,7 +129,7 @@ class Judged(NamedTuple):
     right: list[bool]
 
 
-def judged(loaded: LoadedVit, examples: PictureExamples, progress: Callable[[int], None]) -> Judged:
+def judged(loaded: PictureClassifier, examples: PictureExamples, progress: Callable[[int], None]) -> Judged:
     """Let a model look at labelled pictures, and compare; `progress` hears how many are done."""
     rows, truth, size = [], [], loaded.batch_size
     for first in range(0, len(examples), size):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import torch
 
 from clearhead.engines.texts import TextTranslator, Translation
-from clearhead.errors import UnavailableError, UsageError
+from clearhead.errors import UnavailableError
 from clearhead.generate.repeats import count_repeats, guard_span
 from clearhead.generate.settings import GenerationConfig
 from clearhead.generate.step import Choice, Hypothesis
@@ -69,11 +69,9 @@ class LoadedTranslator(TextTranslator):
 
     def export(self, to: str, out: str | Path, **options: Any) -> Parity:
         """Write it for another engine, `ctranslate2` or `onnx`; options are those of `run.exporting.export`."""
-        from clearhead.run.exporting import export
+        from clearhead.run.exporting import export_loaded
 
-        if self.path is None:
-            raise UsageError("a translator that was not loaded from a directory cannot be exported: save it first")
-        return export(self.path, to, Path(out), **options)
+        return export_loaded(self, to, Path(out), **options)
 
     def stream(
         self, texts: Iterable[str], config: GenerationConfig, workers: int | None = None

@@ -24,7 +24,7 @@ def load(path: str | Path | None = None, device: str = "auto") -> Any:
     """Load a model directory, the best model of a run directory, or without a path the built-in model."""
     path = default_model() if path is None else Path(path)
     if is_exported(path):
-        raise UsageError(f"{path} was exported, which is for clearhead translate and score: name the original for this")
+        raise UsageError(f"{path} was exported, and this needs the model as it was trained: name the original")
     stored = load_model(path)
     return TASKS[stored.kind].use(stored, device)
 
@@ -37,6 +37,6 @@ def load_as(wanted: type[Loaded], path: str | Path | None = None, device: str = 
 def used_as(wanted: type[Loaded], loaded: Any, path: str | Path | None = None) -> Loaded:
     """What was loaded, if it is of the kind that is wanted."""
     if not isinstance(loaded, wanted):
-        kind = loaded.model.config.kind
+        kind = loaded.model.config.kind if hasattr(loaded, "model") else loaded.kind
         raise UsageError(f"{path or default_model()} is a {kind}: use clearhead {TASKS[kind].verb}")
     return loaded

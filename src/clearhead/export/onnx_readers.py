@@ -1,0 +1,98 @@
+"""A classifier, a BERT or a Vision Transformer in, one ONNX graph out: all that may be answered, in one step.
+
+`clearhead.engines.onnx_reading` runs them. Every variant of every part can be written, but for tokens that become
+fewer: how many are left depends on what is read, and a graph has no shape for that.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from clearhead.engines.extras import needed
+from clearhead.errors import UnavailableError
+from clearhead.export.graphs import Projection, to_int8, write_graph
+from clearhead.models.bert import Bert
+from clearhead.models.classifier import Classifier
+from clearhead.models.vit import Vit
+from clearhead.text.tokenizer import TokenizerPair
+
+GRAPH = "model.onnx"
+
+
+class Masked(nn.Module):
+    """A BERT as a graph: ids, what is hidden and what is not padding in; the logits of every position out."""
+
+    def __init__(self, model: Bert, *, copied: bool) -> None:
+        super().__init__()
+        self.model = model
+        self.projection = Projection(model.output, copied=copied)
+
+    def forward(self, ids: Tensor, hidden: Tensor, real: Tensor) -> Tensor:
+        x = self.model.encode(ids, hidden, real=real)
+        return self.projection(self.model.words(x.flatten(0, 1))).unflatten(0, ids.shape)
+
+
+def write_classifier(model: Classifier, tokenizers: TokenizerPair, directory: Path, quantize: str | None) -> None:
+    """Write `model.onnx`: `ids` and `real`, both (rows, time), in; `logits`, (rows, labels), out."""
+    check_whole(model.config.reduce.kind)
+    plain = _plain(Classifier, model)
+    ids = _some_ids(model.config.max_len)
+    both = _text_axes(model.config.max_len)
+    _write(plain, (ids, ids.bool()), directory, ["ids", "real"], (both, both), quantize)
+
+
+def write_bert(model: Bert, tokenizers: TokenizerPair, directory: Path, quantize: str | None) -> None:
+    """Write `model.onnx`: `ids`, `hidden` and `real`, all (rows, time), in; `logits`, (rows, time, vocab), out."""
+    if getattr(model, "output", None) is None:
+        raise UnavailableError("this BERT has no head that names hidden words: there is nothing that a copy could answer")
+    plain = Masked(_plain(Bert, model), copied=quantize is not None)
+    ids = _some_ids(model.config.max_len)
+    all_three = _text_axes(model.config.max_len)
+    inputs = (ids, torch.eye(*ids.shape, dtype=torch.bool), ids.bool())
+    _write(plain, inputs, directory, ["ids", "hidden", "real"], (all_three,) * 3, quantize)
+
+
+def write_vit(model: Vit, tokenizers: None, directory: Path, quantize: str | None) -> None:
+    """Write `model.onnx`: `pictures`, (rows, channels, height, width) of bytes, in; `logits`, (rows, labels), out."""
+    check_whole(model.config.reduce.kind)
+    config = model.config
+    pictures = torch.zeros(2, config.channels, config.height, config.width, dtype=torch.uint8)
+    rows = {0: torch.export.Dim("rows")}
+    _write(_plain(Vit, model), (pictures,), directory, ["pictures"], (rows,), quantize)
+
+
+def check_whole(reduction: str) -> None:
+    """Refuse a model whose tokens become fewer."""
+    if reduction != "none":
+        raise UnavailableError(
+            f"ONNX cannot express this model: its tokens become fewer on the way (reduce.kind is '{reduction}'), and "
+            "how many are left depends on what it reads; with --reduce none all of them are kept"
+        )
+
+
+def _plain(kind: Any, model: Any) -> Any:
+    """A copy with the exact kernel, which is plain arithmetic that any runtime knows."""
+    needed("onnx", "onnxscript", "onnxruntime")
+    plain = kind(model.config.model_copy(update={"kernel": "exact"}))
+    plain.load_state_dict(model.state_dict())
+    return plain.eval().requires_grad_(False)
+
+
+def _some_ids(max_len: int) -> Tensor:
+    return torch.ones(2, min(5, max_len), dtype=torch.long)
+
+
+def _text_axes(max_len: int) -> dict[int, Any]:
+    return {0: torch.export.Dim("rows"), 1: torch.export.Dim("time", max=max_len)}
+
+
+def _write(
+    graph: nn.Module, inputs: tuple[Tensor, ...], directory: Path, names: list[str], shapes: Any, quantize: str | None
+) -> None:
+    write_graph(graph, inputs, directory / GRAPH, names, ["logits"], shapes)
+    if quantize == "int8":
+        to_int8(directory / GRAPH)

@@ -1,0 +1,103 @@
+"""The ONNX graphs of classifiers, BERTs and Vision Transformers say what torch says, at every shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.export.making import exported, made_bert, made_classifier, made_vit, texts
+
+from clearhead.errors import UnavailableError
+from clearhead.export.onnx_readers import write_classifier, write_vit
+
+pytest.importorskip("onnxruntime", reason="needs ONNX Runtime: pip install 'clearhead[export]'")
+pytest.importorskip("onnxscript", reason="needs onnxscript: pip install 'clearhead[export]'")
+pytestmark = pytest.mark.usefixtures("unchecked_for_all")
+
+CLASSIFIERS: list[dict[str, Any]] = [
+    {"pooling": "mean", "num_segments": 2, "feedforward": "swiglu", "norm": "instance", "num_layers": 1},
+    {
+        "pooling": "attention", "positions": "rotary", "norm": "group", "window": 5, "num_kv_heads": 2,
+        "residual": "post", "num_layers": 1, "long_texts": "windows",
+    },
+]  # fmt: skip
+VITS: list[dict[str, Any]] = [
+    {"num_layers": 1},
+    {"pooling": "attention", "positions": "sinusoidal", "norm": "rms", "num_kv_heads": 1, "num_layers": 1},
+]
+"""Few, for writing a model takes seconds; the parts themselves are those of the translators."""
+
+
+@pytest.fixture(scope="module")
+def unchecked_for_all() -> Iterator[None]:
+    """Shapes are not checked: the exporter's have names for numbers."""
+    from jaxtyping import config
+
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
+
+
+@pytest.mark.parametrize("variant", CLASSIFIERS, ids=lambda variant: variant["pooling"])
+def test_a_classifier_gives_the_same_labels_at_every_length(variant: dict[str, Any], tmp_path: Path) -> None:
+    model = made_classifier(**variant)
+    copy = exported(model, "onnx", tmp_path / "model")
+    chance = np.random.default_rng(0)
+    for _ in range(60):
+        rows, longest = int(chance.integers(1, 6)), int(chance.integers(1, 23))
+        pieces = [chance.integers(4, 30, chance.integers(1, longest + 1)) for _ in range(rows)]
+        np.testing.assert_allclose(copy.scores(pieces), model.scores(pieces), atol=1e-5)
+    sources = ["", *texts(30, 60), "  "]
+    assert copy.classify(sources) == model.classify(sources)
+    for one, other in zip(copy.stream(sources), model.stream(sources), strict=True):
+        assert (one.tokens, one.read) == (other.tokens, other.read)
+        assert one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
+
+
+def test_a_bert_fills_gaps_with_the_same(tmp_path: Path) -> None:
+    model = made_bert(positions="alibi", residual="post", num_layers=1)
+    copy = exported(model, "onnx", tmp_path / "model")
+    sources = [text[:at] + "[MASK]" + text[at + 1 :] for at, text in enumerate(texts(20)) if text]
+    for text in [*sources, "[MASK]", "a [MASK] b[MASK]"]:
+        one, other = copy.fill(text, 4), model.fill(text, 4)
+        assert one.text == other.text
+        for ours, theirs in zip(one.gaps, other.gaps, strict=True):
+            assert [found.token for found in ours] == [found.token for found in theirs]
+            assert [found.probability for found in ours] == pytest.approx([found.probability for found in theirs])
+
+
+@pytest.mark.parametrize("variant", VITS, ids=lambda variant: variant.get("pooling", "first"))
+def test_pictures_get_the_same_labels_in_any_number(variant: dict[str, Any], tmp_path: Path) -> None:
+    model = made_vit(**variant)
+    copy = exported(model, "onnx", tmp_path / "model")
+    assert (copy.form, copy.labels, copy.batch_size) == (model.form, model.labels, model.batch_size)
+    pictures = np.random.default_rng(1).integers(0, 256, (40, 3, 8, 12), dtype=np.uint8)
+    for count in (1, 2, 40):
+        np.testing.assert_allclose(copy.logits(pictures[:count]), model.logits(pictures[:count]), atol=1e-5)
+
+
+def test_int8_is_smaller_and_near(tmp_path: Path) -> None:
+    model = made_bert(dim=64, ff_dim=256, num_layers=1)
+    copy = exported(model, "onnx", tmp_path / "int8", "int8")
+    size = (tmp_path / "int8" / "model.onnx").stat().st_size
+    assert size < 0.6 * 4 * sum(weights.numel() for weights in model.model.parameters())
+    given = model.encode("ab[MASK]de")
+    apart = np.abs(copy.logits(given) - model.logits(given)).max()
+    assert 0 < apart < 1.0
+
+
+@pytest.mark.parametrize("kind", ["merge", "prune", "prune_hard"])
+def test_tokens_that_become_fewer_are_refused(kind: str, tmp_path: Path) -> None:
+    said = (
+        f"ONNX cannot express this model: its tokens become fewer on the way (reduce.kind is '{kind}'), and how many "
+        "are left depends on what it reads; with --reduce none all of them are kept"
+    )
+    for model, write in ((made_classifier(reduce={"kind": kind}), write_classifier),
+                         (made_vit(reduce={"kind": kind}), write_vit)):  # fmt: skip
+        with pytest.raises(UnavailableError) as error:
+            write(model.model, None, tmp_path, None)  # type: ignore[operator]
+        assert str(error.value) == said
+    assert list(tmp_path.iterdir()) == []
