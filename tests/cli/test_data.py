@@ -154,8 +154,9 @@ def test_sets_are_listed_with_where_they_are(
 def test_a_set_is_fetched_and_its_folder_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fetch(name: str, progress: Callable[[str, int], None]) -> Path:
-        progress("input.txt", 1_115_394)
+    def fetch(name: str, progress: Callable[[str, int, int | None], None]) -> Path:
+        progress("input.txt", 1_000, 1_115_394)
+        progress("input.txt", 1_115_394, None)
         return tmp_path / name
 
     monkeypatch.setattr("clearhead.data.sets.fetch", fetch)

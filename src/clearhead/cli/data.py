@@ -123,7 +123,12 @@ def fetch(name: str, /) -> None:
     from clearhead.data.sets import fetch as fetch_set
 
     with show.console().status(f"fetching {name}") as status:
-        folder = fetch_set(name, lambda file, received: status.update(f"{file}: {readable_size(received)}"))
+
+        def tell(what: str, done: int, total: int | None) -> None:
+            of = f" of {readable_size(total)}" if total else ""
+            status.update(f"{what}: {readable_size(done)}{of}")
+
+        folder = fetch_set(name, tell)
     sys.stdout.write(f"{folder}\n")
 
 
