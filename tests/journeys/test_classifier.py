@@ -48,7 +48,9 @@ def texts(data: Path) -> list[str]:
 def test_it_learns_and_validation_shows_its_accuracy(trained: Path) -> None:
     validated = [row for row in read_metrics(trained / "metrics.jsonl") if row["event"] == "validated"]
     assert validated[-1]["accuracy"] > 0.9
-    assert "texts/s" in (trained / "train.log").read_text()
+    log = (trained / "train.log").read_text()
+    assert "texts/s" in log and "ppl" not in log
+    assert "\n  label  " in (trained / "samples.txt").read_text()
     card = (trained / "model" / "README.md").read_text()
     assert "pipeline_tag: text-classification" in card and "bad, good, so-so" in card and "380 texts" in card
     assert json.loads((trained / "model" / "config.json").read_text())["labels"] == list(LABELS)

@@ -45,7 +45,7 @@ def vit_run(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def accuracies(run: Path) -> list[float]:
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [row["accuracy"] for row in rows if row.get("accuracy") is not None]
+    return [row["accuracy"] for row in rows if row["event"] == "validated"]
 
 
 def test_a_folder_of_pictures_becomes_a_model(vit_run: Path) -> None:
@@ -57,6 +57,8 @@ def test_a_folder_of_pictures_becomes_a_model(vit_run: Path) -> None:
     log = (vit_run / "train.log").read_text()
     assert "60 pictures, 8 x 8, grey; 2 labels: across 30, down 30" in log
     assert "40 pictures to train on, 10 to validate on, 10 to test on" in log
+    assert "pictures/s" in log and "ppl" not in log and log.count("  accuracy ") > 2
+    assert "  picture  picture " in (vit_run / "samples.txt").read_text()
     assert not (vit_run / "model" / "tokenizer.json").exists()
     assert not (vit_run / "model" / "generation_config.json").exists()
     assert "clearhead classify --model . picture.png" in (vit_run / "model" / "README.md").read_text()

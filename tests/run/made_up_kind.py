@@ -28,7 +28,7 @@ from clearhead.run.settings import RUNS, RunConfig
 from clearhead.run.task import About, Prepared, Task, Ticket, shown
 from clearhead.run.tasks import TASKS
 from clearhead.text.tokenizer import TokenizerPair
-from clearhead.training.events import Noted, Reading, Sample
+from clearhead.training.events import Noted, Reading, Sample, Terms
 from clearhead.training.losses import Loss, LossSum
 from clearhead.training.objectives import OBJECTIVES
 from clearhead.training.sizing import Choice
@@ -148,6 +148,7 @@ class LoadedMajority:
 
 class MajorityTask(Task[MajorityRun, list[list[int]], Majority]):
     verb = "decide"
+    terms = Terms("rows", ("row", "majority", "said"), has_perplexity=False)
 
     def given(self, files: Mapping[str, str]) -> Tree:
         return dict(files)

@@ -13,7 +13,7 @@ from clearhead.data.examples import Examples
 from clearhead.models import Model, ModelConfig
 from clearhead.run.settings import RunConfig
 from clearhead.text.tokenizer import TokenizerPair
-from clearhead.training.events import Noted, Reading, Sample
+from clearhead.training.events import Noted, Reading, Sample, Terms
 from clearhead.training.sizing import Choice
 
 Ticket: TypeAlias = tuple[str, ...]
@@ -66,8 +66,8 @@ class Task(ABC, Generic[Config, Found, AModel]):
 
     verb: ClassVar[str]
     """The command that uses such a model."""
-    unit: ClassVar[str] = "tok"
-    """What is asked for while training, as it is counted by the second."""
+    terms: ClassVar[Terms]
+    """What is asked for and answered, in people's words."""
 
     @abstractmethod
     def given(self, files: Mapping[str, str]) -> Tree:

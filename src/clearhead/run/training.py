@@ -270,7 +270,7 @@ def assemble(
         dim=shape.dim,
         stop=stop,
         team=team,
-        unit=TASKS[shape.kind].unit,
+        terms=TASKS[shape.kind].terms,
     )
     return Assembled(config, prepared, model, loop, checkpoints, taken)
 

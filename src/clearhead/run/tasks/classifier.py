@@ -22,7 +22,7 @@ from clearhead.run.settings import ClassifierRun
 from clearhead.run.starting import shape_at_start
 from clearhead.run.task import About, Prepared, Progress, Task, Ticket, shown
 from clearhead.text.tokenizer import TokenizerPair
-from clearhead.training.events import Noted, Reading, Sample
+from clearhead.training.events import Noted, Reading, Sample, Terms
 from clearhead.training.sizing import Choice
 from clearhead.training.sizing_readers import choose_reader_sizes
 
@@ -34,7 +34,7 @@ class ClassifierTask(Task[ClassifierRun, Gathered, Classifier]):
     """From labelled texts to a model that labels."""
 
     verb = "classify"
-    unit = "texts"
+    terms = Terms("texts", ("text", "label", "said"), has_perplexity=False)
 
     def given(self, files: Mapping[str, str]) -> Tree:
         kind = next(kind for kind in KINDS if kind in files or f"validation_{kind}" in files)

@@ -15,7 +15,7 @@ from clearhead.run.settings import GptRun
 from clearhead.run.task import SHOWN, About, Prepared, Progress, Task, Ticket
 from clearhead.run.texts import ExaminedTexts, examine_texts, open_texts, prepare_texts
 from clearhead.text.tokenizer import Tokenizer, TokenizerPair
-from clearhead.training.events import Noted, Reading, Sample
+from clearhead.training.events import Noted, Reading, Sample, Terms
 from clearhead.training.sizing import Choice, choose_text_sizes
 
 PROMPT, ADDED = 32, 64
@@ -26,6 +26,7 @@ class GptTask(Task[GptRun, ExaminedTexts, Gpt]):
     """From running text to a model that goes on with it."""
 
     verb = "generate"
+    terms = Terms("tok", ("prompt", "continuation", "said"))
 
     def given(self, files: Mapping[str, str]) -> Tree:
         return dict(files)

@@ -16,7 +16,7 @@ from clearhead.run.settings import TranslatorRun
 from clearhead.run.task import About, Prepared, Progress, Task, Ticket, shown
 from clearhead.run.translating import LoadedTranslator
 from clearhead.text.tokenizer import TokenizerPair
-from clearhead.training.events import Noted, Reading, Sample
+from clearhead.training.events import Noted, Reading, Sample, Terms
 from clearhead.training.sizing import Choice, choose_sizes
 
 
@@ -24,6 +24,7 @@ class TranslatorTask(Task[TranslatorRun, Examined, Translator]):
     """From pairs of sentences to a model that translates."""
 
     verb = "translate"
+    terms = Terms("tok", ("source", "reference", "hypothesis"))
 
     def given(self, files: Mapping[str, str]) -> Tree:
         return {"kind": "tsv" if "tsv" in files else "files", **files}

@@ -26,7 +26,7 @@ from clearhead.run.seeing import LoadedVit, open_split
 from clearhead.run.settings import VitRun
 from clearhead.run.task import About, Prepared, Progress, Task, Ticket, shown
 from clearhead.text.tokenizer import TokenizerPair
-from clearhead.training.events import Noted, Reading, Sample
+from clearhead.training.events import Noted, Reading, Sample, Terms
 from clearhead.training.sizing import Choice
 
 ENOUGH_FOR_MEANS = 20_000
@@ -56,7 +56,7 @@ class VitTask(Task[VitRun, Examined, Vit]):
     """From pictures with labels to a model that tells them apart."""
 
     verb = "classify"
-    unit = "pictures"
+    terms = Terms("pictures", ("picture", "label", "said"), has_perplexity=False)
 
     def given(self, files: Mapping[str, str]) -> Tree:
         return dict(files)
