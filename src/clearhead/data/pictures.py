@@ -21,7 +21,8 @@ from clearhead.data.distortion import Distort, distorted
 from clearhead.data.examples import Draw, Integers
 from clearhead.data.hashes import Hashes
 from clearhead.data.number_split import Split
-from clearhead.data.picture_files import PICTURE_SETS, Form, PictureSet
+from clearhead.data.picture_files import PICTURE_SETS, PictureSet
+from clearhead.data.picture_reading import Form
 from clearhead.data.sets import set_file
 from clearhead.errors import ConfigError, DataError, MissingInputError, StorageError
 

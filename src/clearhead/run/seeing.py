@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from clearhead.config import build
 from clearhead.data.examples import Integers
 from clearhead.data.number_split import Split
-from clearhead.data.picture_files import Form, read_picture
+from clearhead.data.picture_reading import Form, read_picture
 from clearhead.data.pictures import PictureExamples, Pictures, PicturesConfig, open_set, opening, set_aside
 from clearhead.errors import ConfigError, DataError, choose
 from clearhead.models.reduction import ReduceConfig, reduce_tokens
