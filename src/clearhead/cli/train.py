@@ -320,7 +320,7 @@ def _plan(request: Request, tell: Callable[[Reading], None]) -> Plan:
 
 def _read(request: Request) -> RunConfig:
     """A recipe or config file, with what the command line changes."""
-    from clearhead.config import read_toml
+    from clearhead.data.naming import read_settings
     from clearhead.run.settings import find_recipe, recipes, resolve
 
     what = str(request.what)
@@ -330,7 +330,7 @@ def _read(request: Request) -> RunConfig:
         )
     place = [_assignment("out", str(request.out))] if request.out is not None else []
     changes = [*place, *request.all_assignments]
-    return resolve(read_toml(find_recipe(what)), changes, f"{what} and the command line" if changes else what)
+    return resolve(read_settings(find_recipe(what)), changes, f"{what} and the command line" if changes else what)
 
 
 def _chosen(request: Request, tell: Callable[[Reading], None]) -> Plan:

@@ -15,10 +15,10 @@ from clearhead.config import Record
 from clearhead.data.augment import Augment
 from clearhead.data.limits import Limits
 from clearhead.data.lines import TextFile
+from clearhead.data.naming import NamedFiles
 from clearhead.data.number_split import Split, sample_numbers
 from clearhead.data.numbers import LANGUAGES, LARGEST, spell
 from clearhead.data.reasons import Reason
-from clearhead.data.sets import set_file
 from clearhead.errors import ConfigError, DataError, choose, did_you_mean
 
 
@@ -54,15 +54,17 @@ class Part(Record):
         return Path(self.tsv).name.partition(".")[0]
 
 
-class DataConfig(Record):
+class DataConfig(NamedFiles):
     """Where the pairs come from, and which of them are used."""
+
+    FILES = (
+        "source", "target", "validation_source", "validation_target", "test_source", "test_target",
+        "tsv", "validation_tsv", "test_tsv",
+    )  # fmt: skip
 
     kind: str = "files"
     """`files` (two aligned text files), `tsv` (one tab-separated file), `parts` (several of them) or `numbers` (the
     built-in number words)."""
-
-    dataset: str | None = None
-    """A named set, such as "multi30k": file names below are then those of its files (clearhead data list)."""
 
     source: str | None = None
     """kind `files`: the source side for training, one sentence a line, plain or gzip."""
@@ -158,9 +160,10 @@ class DataConfig(Record):
         named = [self.source_language, *(part.language for part in self.parts)]
         return list(dict.fromkeys(language for language in named if language))
 
-    def path(self, name: str) -> Path:
-        """Where a named file lies: in the named set, if there is one."""
-        return set_file(self.dataset, name) if self.dataset is not None else Path(name)
+    @property
+    def files(self) -> list[str]:
+        """All files that are named."""
+        return [*super().files, *(part.tsv for part in self.parts)]
 
 
 # Which kind a setting belongs to, by how its name ends; others belong to all kinds.

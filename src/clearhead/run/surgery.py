@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 
 from clearhead.checkpoint import load_model, locate, model_tensors, save_model
+from clearhead.data.naming import kept_settings
 from clearhead.errors import DataError, StorageError, WouldOverwriteError
 from clearhead.evaluate import score
 from clearhead.generate.settings import GenerationConfig
@@ -203,7 +204,7 @@ def prune(model: Path, names: Sequence[str], out: Path) -> tuple[int, int]:
         stored.tokenizers,
         generation=stored.generation,
         card=f"{_text(home / 'README.md')}\nPruned heads: {', '.join(names)}.\n",
-        training_config=_text(home / "training_config.toml") or _text(home / "config.toml"),
+        training_config=kept_settings(home, out),
     )
     before, after = (sum(weights.numel() for weights in one.parameters()) for one in (stored.model, smaller))
     return before, after

@@ -25,13 +25,13 @@ from clearhead.checkpoint import (
     seal_description,
     verify_description,
 )
-from clearhead.config import Record, to_toml
+from clearhead.config import Record
 from clearhead.data.batches import Batches, fixed_parts
 from clearhead.errors import MissingInputError, WouldOverwriteError
 from clearhead.models import MODELS, Model
 from clearhead.run.card import model_card
 from clearhead.run.devices import pick_device
-from clearhead.run.settings import RunConfig, read_config
+from clearhead.run.settings import RunConfig, read_config, settings_for
 from clearhead.run.starting import read_start, take_weights
 from clearhead.run.task import Prepared
 from clearhead.run.tasks import TASKS
@@ -229,7 +229,7 @@ def _describe(run: Path, assembled: Assembled) -> None:
 
 def _write_config(run: Path, config: RunConfig) -> None:
     try:
-        write_text(run / "config.toml", to_toml(config))
+        write_text(run / "config.toml", settings_for(run, config))
     except OSError as error:
         raise storage_error(run, error) from error
 
@@ -314,7 +314,7 @@ def _finish(assembled: Assembled, events: Iterator[Event]) -> Iterator[Event]:
                     assembled.prepared.tokenizers,
                     generation=assembled.generation,
                     card=model_card(assembled.config, assembled.model, event, loss, assembled.prepared.num_trained),
-                    training_config=to_toml(assembled.config),
+                    training_config=settings_for(path, assembled.config),
                     tensors=tensors,
                 )
         yield dataclasses.replace(event, model_dir=path)
