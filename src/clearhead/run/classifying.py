@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -24,6 +23,7 @@ from clearhead.nn.masks import real_tokens
 from clearhead.run.devices import pick_device
 from clearhead.text.specials import PAD_ID
 from clearhead.text.tokenizer import TokenizerPair, check_encodable
+from clearhead.text.turns import next_turn
 
 if TYPE_CHECKING:
     from clearhead.run.inspecting import Inspection
@@ -89,10 +89,10 @@ class LoadedClassifier:
             return next(self.stream([texts])).probabilities
         return [found.probabilities for found in self.stream(texts)]
 
-    def stream(self, texts: Iterable[str]) -> Iterator[Classified]:
-        """What each text is taken for, in order, in constant memory."""
+    def stream(self, texts: Iterable[str | None]) -> Iterator[Classified]:
+        """What each text is taken for, in order, in constant memory; a None says that no more come for a while."""
         remaining, first = iter(texts), 0
-        while window := list(islice(remaining, WINDOW)):
+        while window := next_turn(remaining, WINDOW):
             yield from self._window(window, first)
             first += len(window)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
@@ -22,6 +21,7 @@ from clearhead.models.reduction import ReduceConfig, reduce_tokens
 from clearhead.models.vit import Vit
 from clearhead.run.devices import pick_device
 from clearhead.run.settings import VitRun, trained_by
+from clearhead.text.turns import next_turn
 from clearhead.training.events import Pace, Reading
 from clearhead.verdicts import Verdicts, judge
 
@@ -77,10 +77,10 @@ class LoadedVit:
             return self.classify([pictures])[0]
         return [seen.label for seen in self.stream(pictures)]
 
-    def stream(self, paths: Iterable[str | Path]) -> Iterator[Seen]:
-        """What each picture file is taken for, in order, in constant memory."""
-        remaining = iter(paths)
-        while some := list(islice(remaining, self.batch_size)):
+    def stream(self, paths: Iterable[str | Path | None]) -> Iterator[Seen]:
+        """What each picture file is taken for, in order, in constant memory; a None says that no more come for a while."""
+        remaining = (None if path is None else str(path) for path in paths)
+        while some := next_turn(remaining, self.batch_size):
             read = [read_picture(Path(path), self.form) for path in some]
             probs = self.probabilities(np.stack([pixels for pixels, _ in read]))
             for row, (_, size) in zip(probs.tolist(), read, strict=True):
