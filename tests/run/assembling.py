@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from clearhead.run.settings import RunConfig
 from clearhead.run.tasks import TASKS
-from clearhead.run.training import Assembled, assemble
+from clearhead.run.assembling import Assembled, assemble
 
 
 def assembled(config: RunConfig) -> Assembled:

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from clearhead.checkpoint import StoredModel
-from clearhead.cli import train as train_verb
+from clearhead.cli import planning
 from clearhead.config import Record, Tree, one_of
 from clearhead.data.examples import Draw, Integers
 from clearhead.models import MODELS, Model, ModelConfig
@@ -213,5 +213,5 @@ def made_up_kind(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setitem(OBJECTIVES, KIND, decide)
     monkeypatch.setitem(RUNS, KIND, MajorityRun)
     monkeypatch.setitem(TASKS, KIND, MajorityTask())
-    monkeypatch.setitem(train_verb.KINDS, KIND, train_verb.Kind(("tsv",), "--tsv FILE"))
+    monkeypatch.setitem(planning.KINDS, KIND, planning.Kind(("tsv",), "--tsv FILE"))
     return KIND
