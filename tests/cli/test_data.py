@@ -87,7 +87,11 @@ def test_without_validation_there_is_no_leakage(files: dict[str, str], capsys: p
         ([], UsageError, "name one kind of data to check: --source FILE --target FILE, --tsv FILE, --text FILE,"),
         (["--text", "x", "--tsv", "y"], UsageError, "name one kind of data to check"),
         (["--text", "nowhere.txt"], MissingInputError, "there is no file nowhere.txt"),
-        (["--labelled", "x.tsv", "--columns", "a"], UsageError, "--columns takes the columns of text and label such as"),
+        (
+            ["--labelled", "x.tsv", "--columns", "a"],
+            UsageError,
+            "--columns takes the columns of text and label such as",
+        ),
         (["--pictures", "nowhere"], MissingInputError, "there is no file or folder nowhere"),
         (["--tsv", "x", "--columns", "1"], UsageError, "--columns takes two column numbers such as 1,2, not '1'"),
         (["--tsv", "x", "--columns", "a,b"], UsageError, "--columns takes two column numbers such as 1,2, not 'a,b'"),

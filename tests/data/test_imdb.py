@@ -114,7 +114,11 @@ def test_a_table_that_differs_is_not_kept_and_the_archive_is(tmp_path: Path, mon
     ("name", "content", "message"),
     [
         ("aclImdb/train/pos/0_8.txt", b"again", r"two reviews train/pos/0: fetch it again"),
-        ("aclImdb/train/pos/1_8.txt", b"x" * (imdb.MOST_BYTES + 1), r"larger than it should be at aclImdb/train/pos/1_8"),
+        (
+            "aclImdb/train/pos/1_8.txt",
+            b"x" * (imdb.MOST_BYTES + 1),
+            r"larger than it should be at aclImdb/train/pos/1_8",
+        ),
     ],
 )
 def test_an_odd_archive_is_one_line(tmp_path: Path, name: str, content: bytes, message: str) -> None:

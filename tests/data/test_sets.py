@@ -21,7 +21,7 @@ TEXT = b"ein Satz\nnoch einer\n" * 1000
 
 
 class Site(BaseHTTPRequestHandler):
-    """Serves the text in several ways, some of them wrong; a line that was cut can be gone on with where that is asked."""
+    """Serves the text in several ways, some of them wrong; what was cut off can be gone on with."""
 
     cuts = 1
     asked: ClassVar[list[str | None]] = []
@@ -109,7 +109,9 @@ def test_a_download_that_was_cut_goes_on_where_it_was(
     Site.cuts = cuts
     third = len(TEXT) // 3
     for count in range(1, cuts + 1):
-        with pytest.raises(UnavailableError, match=rf"cut off after {count * third:,} of {len(TEXT):,} bytes: try again"):
+        with pytest.raises(
+            UnavailableError, match=rf"cut off after {count * third:,} of {len(TEXT):,} bytes: try again"
+        ):
             fetch("mini")
         assert not is_here("mini")
     folder = fetch("mini")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.journeys.conftest import Clearhead, assignments, make
+from tests.journeys.conftest import Clearhead, assignments, make, weighed
 from tests.journeys.made_up_reviews import FORMS, LABELS, as_tsv, reviews
 
 import clearhead as library
@@ -135,6 +135,18 @@ def test_any_form_of_data_is_scored_alike(clearhead: Clearhead, trained: Path, f
     wanted = as_tsv(tmp_path / "same.tsv", reviews(60, 3))
     same = json.loads(clearhead("score", "--model", trained, "--tsv", wanted, "--json", "--no-baseline").out)
     assert tree["confusion"] == same["confusion"]
+
+
+def test_heads_are_weighed_by_loss_and_accuracy(
+    clearhead: Clearhead, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    whole, count = weighed(clearhead, tmp_path / "worth.tsv", trained, "--split", "test")
+    scored = json.loads(clearhead("score", "--model", trained, "--split", "test", "--json", "--no-baseline").out)
+    config = json.loads((trained / "model" / "config.json").read_text())
+    assert count == config["num_layers"] * config["num_heads"]
+    assert whole["accuracy"] == pytest.approx(100 * scored["accuracy"])
+    same, _ = weighed(clearhead, tmp_path / "file.tsv", trained, "--on", data / "test.tsv")
+    assert same == pytest.approx(whole)
 
 
 def test_held_out_texts_are_found_again_and_a_gate_can_fail(clearhead: Clearhead, trained: Path) -> None:

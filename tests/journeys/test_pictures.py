@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 from tests.data.made_up_pictures import stripes, write_folder, write_idx
-from tests.journeys.conftest import assignments, make
+from tests.journeys.conftest import assignments, make, weighed
 
 Clearhead = Callable[..., Any]
 
@@ -86,6 +86,17 @@ def test_a_picture_of_another_size_is_resized_and_that_is_said(
     said = clearhead("classify", "--model", vit_run, tmp_path / "x.png")
     assert said.code == 0 and len(said.lines) == 1
     assert f"resized 1 of 1 pictures to 8 x 8, first {tmp_path / 'x.png'}, which is 20 x 30" in said.err
+
+
+def test_heads_are_weighed_by_loss_and_accuracy(
+    clearhead: Clearhead, vit_run: Path, photos: Path, tmp_path: Path
+) -> None:
+    whole, count = weighed(clearhead, tmp_path / "worth.tsv", vit_run, "--on", photos / "other")
+    scored = json.loads(clearhead("score", "--model", vit_run, "--folder", photos / "other", "--json").out)
+    config = json.loads((vit_run / "model" / "config.json").read_text())
+    assert count == config["num_layers"] * config["num_heads"]
+    assert whole["accuracy"] == pytest.approx(100 * scored["accuracy"])
+    weighed(clearhead, tmp_path / "held.tsv", vit_run, "--split", "validation", "--limit", 4)
 
 
 def test_pictures_are_scored(clearhead: Clearhead, vit_run: Path, photos: Path, tmp_path: Path) -> None:

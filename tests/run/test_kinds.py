@@ -74,7 +74,9 @@ def test_the_log_speaks_in_its_own_terms(tmp_path: Path) -> None:
     run = tmp_path / "run"
     log = (run / "train.log").read_text()
     assert re.search(r"step 1/40  loss \S+  accuracy \d+\.\d %  lr \S+  gnorm \S+  \S+ rows/s  eta", log)
-    assert re.match(r"step 20\n  row       \[.*\]\n  majority  [01]\n  said      [01]\n\n", (run / "samples.txt").read_text())
+    assert re.match(
+        r"step 20\n  row       \[.*\]\n  majority  [01]\n  said      [01]\n\n", (run / "samples.txt").read_text()
+    )
     metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     told = next(row for row in metrics if row["event"] == "validated")
     assert set(told) == {"event", "step", "loss", "accuracy", "is_best", "samples"}

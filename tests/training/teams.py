@@ -200,7 +200,7 @@ def compared(run: Path, alone: Path, codes: list[int], steps: int = STEPS) -> di
 
 
 def texts(root: Path) -> dict[str, Any]:
-    """A language model on two processes, whole and in shards, with windows side by side and drawn, beside one process."""
+    """A language model on two processes, whole and in shards, with windows of both kinds, beside one process."""
     (root / "a.txt").write_text(
         "".join(f"{spell(number, 'en')} is {spell(number, 'de')}.\n" for number in range(100, 140)), encoding="utf-8"
     )

@@ -78,8 +78,8 @@ def check(
     validation_picture_labels
         Their labels, if that is an IDX file.
     columns
-        Source and target column of tab-separated pairs, counted from 1: 1,2 unless given; of labelled texts those of text
-        and label, by name or number: text,label.
+        Source and target column of tab-separated pairs, counted from 1: 1,2 unless given; of labelled texts those of
+        text and label, by name or number: text,label.
     max_chars
         Leave out pairs with more characters than this on either side.
     max_ratio
@@ -151,6 +151,7 @@ def fetch(name: str, /) -> None:
     from clearhead.data.sets import fetch as fetch_set
 
     with show.console().status(f"fetching {name}") as status:
+
         def tell(what: str, done: int, total: int | None) -> None:
             of = f" of {readable_size(total)}" if total else ""
             status.update(f"{what}: {readable_size(done)}{of}")

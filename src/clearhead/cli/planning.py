@@ -1,4 +1,4 @@
-"""What a user asked to train in, the configuration that it means out: a recipe, a config file, or sizes that fit the data."""
+"""What a user asked to train in, the configuration that it means out: a recipe, a file, or sizes that fit the data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Texts or labelled pictures in, what a person should know of them before training out: counts, doubles, lengths, words.
+"""Texts or pictures in, what a person should know of them before training out: counts, doubles, lengths, words.
 
 What the doctor is for pairs; nothing is left out here that training would take, and nothing is written.
 """
@@ -136,9 +136,7 @@ def _counted(found: Survey) -> WordCount:
     return words
 
 
-def _text_findings(
-    found: Survey, unit: str, coverage: Coverage, seen: int | None, more: Sequence[str]
-) -> Findings:
+def _text_findings(found: Survey, unit: str, coverage: Coverage, seen: int | None, more: Sequence[str]) -> Findings:
     return Findings(
         name=found.texts.name,
         unit=unit,
@@ -181,7 +179,9 @@ def _picture_findings(pictures: PictureSet, found: list[Glance], trained: set[in
     shapes = ", ".join(f"{form} ({count:,})" for form, count in sizes.most_common(MOST_NAMED))
     notes = [f"{len(sizes):,} sizes: {shapes}" if len(sizes) > 1 else f"all {shapes}"] if sizes else []
     if len(again):
-        notes.append(f"{len(again):,} are, pixel by pixel, the same as an earlier one, first {good[int(again[0])].where}")
+        notes.append(
+            f"{len(again):,} are, pixel by pixel, the same as an earlier one, first {good[int(again[0])].where}"
+        )
     labels_of: dict[int, set[int]] = {}
     for one in good:
         labels_of.setdefault(one.digest, set()).add(one.label)

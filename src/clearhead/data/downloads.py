@@ -28,7 +28,7 @@ def download(
     by_hand: str,
     progress: Progress | None = None,
 ) -> Path:
-    """Download a file, and name it when all of it is there: `name_of` looks at it and knows its name, or None if it is wrong.
+    """Download a file, and name it when all of it is there: `name_of` looks at it, and knows None if it is wrong.
 
     A part that came over a broken line stays beside it for the next try; a whole file that is wrong does not. `by_hand`
     is what else a person can do.

@@ -1,7 +1,7 @@
 """The name of a data set in, the folder that holds its files out: found in $CLEARHEAD_DATA, or downloaded and checked.
 
-Sums are of the content, so a file may lie there plain or gzipped. Some sets are made from a published archive. A new set
-is one entry in SETS.
+Sums are of the content, so a file may lie there plain or gzipped. Some sets are made from a published archive. A new
+set is one entry in SETS.
 """
 
 from __future__ import annotations

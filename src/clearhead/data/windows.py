@@ -22,8 +22,8 @@ from clearhead.data import columns
 from clearhead.data.columns import ColumnWriter, read_columns
 from clearhead.data.corpus import cache_key, cache_root
 from clearhead.data.examples import Draw
-from clearhead.data.passages import pieces
 from clearhead.data.naming import NamedFiles
+from clearhead.data.passages import pieces
 from clearhead.errors import MissingInputError, StorageError
 from clearhead.text import BOS_ID, PAD_ID, UNK_ID, Tokenizer
 

@@ -78,7 +78,7 @@ class LoadedVit:
         return [seen.label for seen in self.stream(pictures)]
 
     def stream(self, paths: Iterable[str | Path | None]) -> Iterator[Seen]:
-        """What each picture file is taken for, in order, in constant memory; a None says that no more come for a while."""
+        """What each picture file is taken for, in order, in constant memory; a None says that no more come now."""
         remaining = (None if path is None else str(path) for path in paths)
         while some := next_turn(remaining, self.batch_size):
             read = [read_picture(Path(path), self.form) for path in some]

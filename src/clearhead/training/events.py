@@ -23,6 +23,10 @@ class Terms:
     """Whether it means something between how many answers the model hesitates."""
 
 
+TOKENS = Terms()
+"""The words for models that translate or write."""
+
+
 @dataclass(frozen=True)
 class Noted:
     """Something a person should know before or during the run."""

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from clearhead.data.batches import Batches, Cursor, Part, Share
 from clearhead.errors import DivergedError
 from clearhead.training.distributed import SOLO, Sharing, Team, whole
-from clearhead.training.events import Event, Finished, Progress, Sample, Saved, Started, Terms, Validated
+from clearhead.training.events import TOKENS, Event, Finished, Progress, Sample, Saved, Started, Terms, Validated
 from clearhead.training.losses import Loss
 from clearhead.training.objectives import Objective
 from clearhead.training.optimizers import Optimizer, set_rate
@@ -81,7 +81,7 @@ class Loop:
     dim: int
     stop: Callable[[], bool] = lambda: False
     team: Team = SOLO
-    terms: Terms = Terms()
+    terms: Terms = TOKENS
     """What this kind of model's answers are called."""
 
     @property

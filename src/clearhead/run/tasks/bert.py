@@ -19,7 +19,7 @@ from clearhead.models.bert import Bert, BertConfig
 from clearhead.run.filling import GAP, LoadedBert
 from clearhead.run.gathering import Corpus, Gathered, gather, learn_tokenizer, open_corpus, tokenised
 from clearhead.run.settings import BertRun
-from clearhead.run.task import About, Prepared, Progress, Task, Ticket, shown
+from clearhead.run.task import About, Asked, Prepared, Progress, Task, Ticket, Trial, shown
 from clearhead.text.tokenizer import TokenizerPair
 from clearhead.training.events import Noted, Reading, Sample, Terms
 from clearhead.training.sizing import Choice
@@ -156,3 +156,8 @@ class BertTask(Task[BertRun, Gathered, Bert]):
         bert = LoadedBert(stored.model, stored.tokenizers, device)
         bert.path = stored.path
         return bert
+
+    def trial(self, loaded: LoadedBert, model: Path, asked: Asked) -> Trial:
+        from clearhead.run.weighing import documents
+
+        return documents(loaded, model, asked)

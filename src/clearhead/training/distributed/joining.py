@@ -1,4 +1,4 @@
-"""What the launcher told a process in, the team it belongs to out, or one sentence on why they did not find each other."""
+"""What the launcher told a process in, the team it belongs to out, or one sentence on why they did not meet."""
 
 from __future__ import annotations
 
