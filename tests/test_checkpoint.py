@@ -314,7 +314,7 @@ def test_a_full_disk_under_the_tensors_is_named(saved: Path, save: Save, monkeyp
     def full(*args: Any, **options: Any) -> None:
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
-    monkeypatch.setattr("clearhead.checkpoint.save_file", full)
+    monkeypatch.setattr("clearhead.checkpoint.tensors.save_file", full)
     with pytest.raises(StorageError) as error:
         save(saved)
     assert str(error.value) == f"the disk is full: {saved} was not written; free some space and go on with --resume"
@@ -327,7 +327,7 @@ def test_another_complaint_of_the_tensors_is_passed_on(
     def complain(*args: Any, **options: Any) -> None:
         raise SafetensorError("something else")
 
-    monkeypatch.setattr("clearhead.checkpoint.save_file", complain)
+    monkeypatch.setattr("clearhead.checkpoint.tensors.save_file", complain)
     with pytest.raises(StorageError) as error:
         save(saved)
     assert str(error.value) == f"cannot write {saved}: something else"

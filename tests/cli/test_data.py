@@ -44,7 +44,7 @@ def test_a_person_sees_counts_lengths_and_leakage(files: dict[str, str], capsys:
     assert f"{files['source']} + {files['target']}" in out
     rows = [line.split() for line in out.splitlines()]
     assert ["kept", "3", "75.0", "%"] in rows
-    assert ["empty", "side", "1", "25.0", "%", "3"] in rows
+    assert ["empty", "side", "1", "25.0", "%", "line", "3"] in rows
     assert ["1–5", "3", "█" * 24] in rows
     assert "1 of 2 pairs in" in out and "also occur in training" in out
     assert err == f"note: {files['source']}: CRLF at the end of 1 of 4 lines; the CR was removed\n"
@@ -84,7 +84,15 @@ def test_without_validation_there_is_no_leakage(files: dict[str, str], capsys: p
 @pytest.mark.parametrize(
     ("words", "error", "message"),
     [
-        ([], UsageError, "name the data to check: --source FILE --target FILE, or --tsv FILE"),
+        ([], UsageError, "name one kind of data to check: --source FILE --target FILE, --tsv FILE, --text FILE,"),
+        (["--text", "x", "--tsv", "y"], UsageError, "name one kind of data to check"),
+        (["--text", "nowhere.txt"], MissingInputError, "there is no file nowhere.txt"),
+        (
+            ["--labelled", "x.tsv", "--columns", "a"],
+            UsageError,
+            "--columns takes the columns of text and label such as",
+        ),
+        (["--pictures", "nowhere"], MissingInputError, "there is no file or folder nowhere"),
         (["--tsv", "x", "--columns", "1"], UsageError, "--columns takes two column numbers such as 1,2, not '1'"),
         (["--tsv", "x", "--columns", "a,b"], UsageError, "--columns takes two column numbers such as 1,2, not 'a,b'"),
         (["--tsv", "x", "--columns", "1,1"], ConfigError, "the command line: 'columns'"),
@@ -154,8 +162,9 @@ def test_sets_are_listed_with_where_they_are(
 def test_a_set_is_fetched_and_its_folder_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fetch(name: str, progress: Callable[[str, int], None]) -> Path:
-        progress("input.txt", 1_115_394)
+    def fetch(name: str, progress: Callable[[str, int, int | None], None]) -> Path:
+        progress("input.txt", 1_000, 1_115_394)
+        progress("input.txt", 1_115_394, None)
         return tmp_path / name
 
     monkeypatch.setattr("clearhead.data.sets.fetch", fetch)

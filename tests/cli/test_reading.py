@@ -7,6 +7,7 @@ import io
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.cli import reading
-from clearhead.cli.reading import MAX_LINE_BYTES, read_lines, read_text
+from clearhead.cli.reading import MAX_LINE_BYTES, answered, read_as_they_come, read_lines, read_text
 from clearhead.errors import DataError, MissingInputError
+from clearhead.text.turns import next_turn
 
 
 def lines_of(content: bytes) -> list[str]:
@@ -57,6 +59,42 @@ def test_a_pipe_will_do(tmp_path: Path) -> None:
     writer.start()
     assert list(read_lines(pipe)) == ["a", "b"]
     writer.join()
+
+
+def test_where_a_pipe_pauses_nobody_waits_for_more(tmp_path: Path) -> None:
+    read_end, write_end = os.pipe()
+    with os.fdopen(read_end, "rb") as pipe, os.fdopen(write_end, "wb", buffering=0) as writer:
+        coming = read_as_they_come(Path(f"/dev/fd/{pipe.fileno()}"))
+        writer.write(b"a\nb\nhalf a ")
+        assert [next(coming), next(coming), next(coming)] == ["a", "b", None]
+        writer.write(b"line\n")
+        assert [next(coming), next(coming)] == ["half a line", None]
+        writer.write(b"c")
+        writer.close()
+        assert list(coming) == ["c"]
+
+
+def test_a_file_never_pauses(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"line\n" * 40_000)
+    assert list(read_as_they_come(tmp_path / "a")) == ["line"] * 40_000
+
+
+def test_what_is_answered_goes_out_before_more_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[str] = []
+    monkeypatch.setattr(sys.stdout, "flush", lambda: heard.append("out"))
+
+    def lines() -> Iterator[str | None]:
+        for line in ("a", "b", None, "c"):
+            heard.append(f"read {line}")
+            yield line
+
+    def answers(some: Iterator[str | None]) -> Iterator[str]:
+        while turn := next_turn(some, 9):
+            yield from (line.upper() for line in turn)
+
+    found = answered(lines(), answers)
+    assert list(found) == [("a", "A"), ("b", "B"), ("c", "C")]
+    assert heard == ["read a", "read b", "read None", "out", "read c", "out"]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from tests.data.made_up_pictures import stripes, write_folder, write_idx
 from clearhead.config import build
 from clearhead.data.distortion import Distort
 from clearhead.data.examples import Draw
-from clearhead.data.picture_files import Folder, Form, IdxFiles, read_picture
+from clearhead.data.picture_files import Folder, IdxFiles
+from clearhead.data.picture_reading import Form, read_picture
 from clearhead.data.pictures import (
     PictureExamples,
     Pictures,

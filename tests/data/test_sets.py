@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -20,16 +21,24 @@ TEXT = b"ein Satz\nnoch einer\n" * 1000
 
 
 class Site(BaseHTTPRequestHandler):
-    """Serves the text in several ways, some of them wrong."""
+    """Serves the text in several ways, some of them wrong; what was cut off can be gone on with."""
+
+    cuts = 1
+    asked: ClassVar[list[str | None]] = []
 
     def do_GET(self) -> None:
         answers = {"/plain": TEXT, "/packed": gzip.compress(TEXT), "/wrong": TEXT[:-1], "/broken": b"\x1f\x8bxx"}
-        body = gzip.compress(TEXT) if self.path == "/cut" else answers.get(self.path)
-        self.send_response(404 if body is None else 200)
-        self.send_header("Content-Length", str(len(body or b"")))
+        body = TEXT if self.path in ("/cut", "/cut-again") else answers.get(self.path)
+        wanted = self.headers.get("Range")
+        self.asked.append(wanted)
+        begun = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted and self.path == "/cut" else 0
+        self.send_response(404 if body is None else 416 if begun >= len(body) > 0 else 206 if begun else 200)
+        self.send_header("Content-Length", str(len(body or b"") - begun))
         self.end_headers()
         if body is not None:
-            self.wfile.write(body[: len(body) // 2] if self.path == "/cut" else body)
+            is_cut = self.path.startswith("/cut") and type(self).cuts > 0
+            type(self).cuts -= is_cut
+            self.wfile.write(body[begun : begun + len(body) // 3] if is_cut else body[begun:])
 
     def log_message(self, *arguments: object) -> None:
         """Stay quiet."""
@@ -37,6 +46,7 @@ class Site(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def site() -> Iterator[str]:
+    Site.cuts, Site.asked = 1, []
     server = ThreadingHTTPServer(("127.0.0.1", 0), Site)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -62,9 +72,10 @@ def one_file_set(monkeypatch: pytest.MonkeyPatch, url: str | None) -> None:
 @pytest.mark.parametrize("way", ["plain", "packed"])
 def test_a_download_is_checked_and_found_again(site: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one_file_set(monkeypatch, f"{site}/{way}")
-    heard: list[tuple[str, int]] = []
-    folder = fetch("mini", lambda name, received: heard.append((name, received)))
-    assert heard[-1][0] == "a.de"
+    heard: list[tuple[str, int, int | None]] = []
+    folder = fetch("mini", lambda *told: heard.append(told))
+    size = len(TEXT if way == "plain" else gzip.compress(TEXT))
+    assert heard[-1] == ("a.de", size, size)
     assert folder == locate("mini")
     assert is_here("mini")
     assert sets.content_sum(set_file("mini", "a.de")) == hashlib.sha256(TEXT).hexdigest()
@@ -76,7 +87,6 @@ def test_a_download_is_checked_and_found_again(site: str, way: str, monkeypatch:
     [
         ("wrong", r"wrong SHA-256\): nothing was kept"),
         ("broken", r"wrong SHA-256\): nothing was kept"),
-        ("cut", r"cut off after [\d,]+ of [\d,]+ bytes: try again"),
         ("absent", r"answered 404: put a\.de into"),
     ],
 )
@@ -88,6 +98,47 @@ def test_a_bad_download_is_one_line_and_leaves_nothing(
         fetch("mini")
     assert not is_here("mini")
     assert [path for path in (tmp_path / "cache").rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize(("way", "cuts"), [("cut", 1), ("cut", 2), ("cut-again", 1)])
+def test_a_download_that_was_cut_goes_on_where_it_was(
+    site: str, way: str, cuts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server that knows no ranges sends all of it again, and nothing is doubled."""
+    one_file_set(monkeypatch, f"{site}/{way}")
+    Site.cuts = cuts
+    third = len(TEXT) // 3
+    for count in range(1, cuts + 1):
+        with pytest.raises(
+            UnavailableError, match=rf"cut off after {count * third:,} of {len(TEXT):,} bytes: try again"
+        ):
+            fetch("mini")
+        assert not is_here("mini")
+    folder = fetch("mini")
+    assert Site.asked == [None, *(f"bytes={count * third}-" for count in range(1, cuts + 1))]
+    assert (folder / "a.de").read_bytes() == TEXT
+    assert [path.name for path in folder.iterdir()] == ["a.de"]
+
+
+def test_a_part_that_was_whole_is_only_checked(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one_file_set(monkeypatch, f"{site}/cut")
+    part = sets.places("mini")[-1] / "a.de.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(TEXT)
+    assert (fetch("mini") / "a.de").read_bytes() == TEXT
+    assert Site.asked == [f"bytes={len(TEXT)}-"]
+
+
+def test_two_processes_do_not_write_one_part(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    one_file_set(monkeypatch, f"{site}/plain")
+    part = sets.places("mini")[-1] / "a.de.part"
+    part.parent.mkdir(parents=True)
+    with part.open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(UnavailableError, match=r"a\.de\.part is being written by another process"):
+            fetch("mini")
+    assert (fetch("mini") / "a.de").read_bytes() == TEXT
 
 
 def test_no_network_says_where_to_put_the_file(monkeypatch: pytest.MonkeyPatch) -> None:

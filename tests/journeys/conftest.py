@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -50,6 +51,19 @@ def clearhead(capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.Mo
         return Said(code, out.decode(), err.decode())
 
     return call
+
+
+def weighed(clearhead: Clearhead, out: Path, *words: object) -> tuple[dict[str, float], int]:
+    """What --importance measured with all heads, and how many heads it tried."""
+    said = clearhead("inspect", *words, "--importance", "--out", out)
+    assert said.code == 0, said.err
+    rows = json.loads(out.with_suffix(".json").read_text())
+    assert len(said.lines) == len(rows) + 1 and out.with_suffix(".png").stat().st_size > 500
+    keys = [key for key in rows[0] if f"{key}_change" in rows[0]]
+    wholes = [{key: row[key] - row[f"{key}_change"] for key in keys} for row in rows]
+    assert all(whole == pytest.approx(wholes[0]) for whole in wholes), "all are compared with the same whole"
+    assert any(abs(row["loss_change"]) > 1e-6 for row in rows)
+    return wholes[0], len(rows)
 
 
 def assignments(*settings: str) -> list[str]:

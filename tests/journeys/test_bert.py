@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tests.journeys.conftest import Clearhead, assignments, make
+from tests.journeys.conftest import Clearhead, assignments, make, weighed
 from tests.journeys.made_up_reviews import as_tsv, reviews
 
 import clearhead as library
@@ -44,6 +44,19 @@ def test_it_learns_what_is_hidden(trained: Path) -> None:
     assert validated[-1]["accuracy"] > 0.4 and validated[-1]["loss"] < validated[0]["loss"]
     assert "[MASK]" in (trained / "samples.txt").read_text()
     assert "pipeline_tag: fill-mask" in (trained / "model" / "README.md").read_text()
+
+
+def test_heads_are_weighed_by_loss_and_accuracy(
+    clearhead: Clearhead, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    whole, count = weighed(clearhead, tmp_path / "worth.tsv", trained, "--split", "validation")
+    validated = [row for row in read_metrics(trained / "metrics.jsonl") if row["event"] == "validated"]
+    best = min(validated, key=lambda row: row["loss"])
+    assert count == 2 and whole["accuracy"] == pytest.approx(100 * best["accuracy"])
+    few, _ = weighed(clearhead, tmp_path / "few.tsv", trained, "--on", data / "documents.txt", "--limit", 5)
+    assert 0 <= few["accuracy"] <= 100
+    said = clearhead("inspect", trained, "--importance", "--split", "test", "--out", tmp_path / "x.tsv")
+    assert said.code == 78 and "names no test documents: use --on FILE" in said.err
 
 
 def test_gaps_are_filled_with_likely_words(clearhead: Clearhead, trained: Path) -> None:

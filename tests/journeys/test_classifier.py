@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.journeys.conftest import Clearhead, assignments, make
+from tests.journeys.conftest import Clearhead, assignments, make, weighed
 from tests.journeys.made_up_reviews import FORMS, LABELS, as_tsv, reviews
 
 import clearhead as library
@@ -48,7 +48,9 @@ def texts(data: Path) -> list[str]:
 def test_it_learns_and_validation_shows_its_accuracy(trained: Path) -> None:
     validated = [row for row in read_metrics(trained / "metrics.jsonl") if row["event"] == "validated"]
     assert validated[-1]["accuracy"] > 0.9
-    assert "texts/s" in (trained / "train.log").read_text()
+    log = (trained / "train.log").read_text()
+    assert "texts/s" in log and "ppl" not in log
+    assert "\n  label  " in (trained / "samples.txt").read_text()
     card = (trained / "model" / "README.md").read_text()
     assert "pipeline_tag: text-classification" in card and "bad, good, so-so" in card and "380 texts" in card
     assert json.loads((trained / "model" / "config.json").read_text())["labels"] == list(LABELS)
@@ -133,6 +135,18 @@ def test_any_form_of_data_is_scored_alike(clearhead: Clearhead, trained: Path, f
     wanted = as_tsv(tmp_path / "same.tsv", reviews(60, 3))
     same = json.loads(clearhead("score", "--model", trained, "--tsv", wanted, "--json", "--no-baseline").out)
     assert tree["confusion"] == same["confusion"]
+
+
+def test_heads_are_weighed_by_loss_and_accuracy(
+    clearhead: Clearhead, trained: Path, data: Path, tmp_path: Path
+) -> None:
+    whole, count = weighed(clearhead, tmp_path / "worth.tsv", trained, "--split", "test")
+    scored = json.loads(clearhead("score", "--model", trained, "--split", "test", "--json", "--no-baseline").out)
+    config = json.loads((trained / "model" / "config.json").read_text())
+    assert count == config["num_layers"] * config["num_heads"]
+    assert whole["accuracy"] == pytest.approx(100 * scored["accuracy"])
+    same, _ = weighed(clearhead, tmp_path / "file.tsv", trained, "--on", data / "test.tsv")
+    assert same == pytest.approx(whole)
 
 
 def test_held_out_texts_are_found_again_and_a_gate_can_fail(clearhead: Clearhead, trained: Path) -> None:

@@ -68,11 +68,11 @@ def test_with_heads_off_both_translations_are_shown(clearhead: Clearhead, files_
 def test_heads_are_weighed_and_the_work_is_kept(
     clearhead: Clearhead, files_run: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from clearhead.run import surgery
+    from clearhead.run import weighing
 
     out = tmp_path / "worth.tsv"
     command = ("inspect", files_run, "--importance", "--on", corpus / "test.tsv", "--limit", 3, "--out", out)
-    measure, calls = surgery.mean_loss, []
+    measure, calls = weighing.mean_loss, []
 
     def tired(*given: Any) -> float:
         calls.append(1)
@@ -80,7 +80,7 @@ def test_heads_are_weighed_and_the_work_is_kept(
             raise KeyboardInterrupt
         return measure(*given)
 
-    monkeypatch.setattr(surgery, "mean_loss", tired)
+    monkeypatch.setattr(weighing, "mean_loss", tired)
     stopped = clearhead(*command)
     assert stopped.code == 130 and "the same command goes on from there" in stopped.err
     assert not out.exists() and (tmp_path / "worth.jsonl").exists()

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.journeys.conftest import Clearhead, assignments, make
+from tests.journeys.conftest import Clearhead, assignments, make, weighed
 
 from clearhead.cli import generate as generate_verb
 from clearhead.data.numbers import spell
@@ -50,7 +50,7 @@ def test_a_text_file_becomes_a_model(gpt_run: Path, clearhead: Clearhead) -> Non
     assert "pipeline_tag: text-generation" in card
     assert "tokens from" in card
     samples = (gpt_run / "samples.txt").read_text(encoding="utf-8")
-    assert "comes after" in samples.split("hypothesis")[0]
+    assert "comes after" in samples.split("\n  said ")[0] and samples.startswith("step 3\n  prompt        ")
     said = clearhead("info", gpt_run, "--json")
     assert (said.code, json.loads(said.out)["kind"]) == (0, "gpt")
 
@@ -93,6 +93,19 @@ def test_each_recipe_works_in_small(
     best = min(row["loss"] for row in validated)
     assert json.loads(scores.out)["loss"] == pytest.approx(best, abs=1e-4)
     assert clearhead("inspect", run, "one hundred", "--json", tmp_path / "view.json").code == 0
+
+
+def test_heads_are_weighed_by_loss_and_perplexity(
+    clearhead: Clearhead, gpt_run: Path, text_file: Path, tmp_path: Path
+) -> None:
+    whole, count = weighed(clearhead, tmp_path / "worth.tsv", gpt_run, "--split", "validation")
+    scored = json.loads(clearhead("score", "--model", gpt_run, "--split", "validation", "--json").out)
+    assert count == 4 and whole["loss"] == pytest.approx(scored["loss"], abs=1e-5)
+    assert whole["perplexity"] == pytest.approx(scored["perplexity"], abs=1e-3)
+    few, _ = weighed(clearhead, tmp_path / "few.tsv", gpt_run, "--on", text_file, "--limit", 3)
+    assert few["loss"] != whole["loss"]
+    said = clearhead("inspect", gpt_run, "--importance", "--on", text_file, "--beam", 2, "--out", tmp_path / "x.tsv")
+    assert said.code == 2 and "--beam is for translators" in said.err
 
 
 # Writing -------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 from tests.data.made_up_pictures import stripes, write_folder, write_idx
-from tests.journeys.conftest import assignments, make
+from tests.journeys.conftest import assignments, make, weighed
 
 Clearhead = Callable[..., Any]
 
@@ -45,7 +45,7 @@ def vit_run(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def accuracies(run: Path) -> list[float]:
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    return [row["accuracy"] for row in rows if row.get("accuracy") is not None]
+    return [row["accuracy"] for row in rows if row["event"] == "validated"]
 
 
 def test_a_folder_of_pictures_becomes_a_model(vit_run: Path) -> None:
@@ -57,6 +57,8 @@ def test_a_folder_of_pictures_becomes_a_model(vit_run: Path) -> None:
     log = (vit_run / "train.log").read_text()
     assert "60 pictures, 8 x 8, grey; 2 labels: across 30, down 30" in log
     assert "40 pictures to train on, 10 to validate on, 10 to test on" in log
+    assert "pictures/s" in log and "ppl" not in log and log.count("  accuracy ") > 2
+    assert "  picture  picture " in (vit_run / "samples.txt").read_text()
     assert not (vit_run / "model" / "tokenizer.json").exists()
     assert not (vit_run / "model" / "generation_config.json").exists()
     assert "clearhead classify --model . picture.png" in (vit_run / "model" / "README.md").read_text()
@@ -84,6 +86,17 @@ def test_a_picture_of_another_size_is_resized_and_that_is_said(
     said = clearhead("classify", "--model", vit_run, tmp_path / "x.png")
     assert said.code == 0 and len(said.lines) == 1
     assert f"resized 1 of 1 pictures to 8 x 8, first {tmp_path / 'x.png'}, which is 20 x 30" in said.err
+
+
+def test_heads_are_weighed_by_loss_and_accuracy(
+    clearhead: Clearhead, vit_run: Path, photos: Path, tmp_path: Path
+) -> None:
+    whole, count = weighed(clearhead, tmp_path / "worth.tsv", vit_run, "--on", photos / "other")
+    scored = json.loads(clearhead("score", "--model", vit_run, "--folder", photos / "other", "--json").out)
+    config = json.loads((vit_run / "model" / "config.json").read_text())
+    assert count == config["num_layers"] * config["num_heads"]
+    assert whole["accuracy"] == pytest.approx(100 * scored["accuracy"])
+    weighed(clearhead, tmp_path / "held.tsv", vit_run, "--split", "validation", "--limit", 4)
 
 
 def test_pictures_are_scored(clearhead: Clearhead, vit_run: Path, photos: Path, tmp_path: Path) -> None:

@@ -46,6 +46,20 @@ def test_ten_thousand_random_lines_in_are_ten_thousand_lines_out(files_run: Path
     assert [text == "" for text in found] == [line.strip() == "" for line in lines]
 
 
+def test_a_pipe_that_stays_open_is_answered_as_its_lines_come(files_run: Path) -> None:
+    words = ("translate", "--model", files_run, "--max-len", "3", "--beam", "1", "--threads", "1")
+    with subprocess.Popen(
+        [*PROGRAM, *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment(), bufsize=0
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        for some in (b"einhundert\n", b"zweihundert\n\ndreihundert\n"):
+            process.stdin.write(some)
+            for _ in range(some.count(b"\n")):
+                assert process.stdout.readline().endswith(b"\n"), "it waits for more"
+        process.stdin.close()
+        assert process.stdout.read() == b"" and process.wait(timeout=60) == 0
+
+
 def test_a_reader_that_has_seen_enough_ends_it_quietly(files_run: Path, tmp_path: Path) -> None:
     lines = tmp_path / "lines"
     lines.write_text("einhundert\n" * 50_000, encoding="utf-8")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from clearhead.run.assembling import Assembled, assemble
 from clearhead.run.settings import RunConfig
 from clearhead.run.tasks import TASKS
-from clearhead.run.training import Assembled, assemble
 
 
 def assembled(config: RunConfig) -> Assembled:

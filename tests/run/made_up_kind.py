@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from clearhead.checkpoint import StoredModel
-from clearhead.cli import train as train_verb
+from clearhead.cli import planning
 from clearhead.config import Record, Tree, one_of
 from clearhead.data.examples import Draw, Integers
 from clearhead.models import MODELS, Model, ModelConfig
@@ -28,7 +28,7 @@ from clearhead.run.settings import RUNS, RunConfig
 from clearhead.run.task import About, Prepared, Task, Ticket, shown
 from clearhead.run.tasks import TASKS
 from clearhead.text.tokenizer import TokenizerPair
-from clearhead.training.events import Noted, Reading, Sample
+from clearhead.training.events import Noted, Reading, Sample, Terms
 from clearhead.training.losses import Loss, LossSum
 from clearhead.training.objectives import OBJECTIVES
 from clearhead.training.sizing import Choice
@@ -148,6 +148,7 @@ class LoadedMajority:
 
 class MajorityTask(Task[MajorityRun, list[list[int]], Majority]):
     verb = "decide"
+    terms = Terms("rows", ("row", "majority", "said"), has_perplexity=False)
 
     def given(self, files: Mapping[str, str]) -> Tree:
         return dict(files)
@@ -212,5 +213,5 @@ def made_up_kind(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setitem(OBJECTIVES, KIND, decide)
     monkeypatch.setitem(RUNS, KIND, MajorityRun)
     monkeypatch.setitem(TASKS, KIND, MajorityTask())
-    monkeypatch.setitem(train_verb.KINDS, KIND, train_verb.Kind(("tsv",), "--tsv FILE"))
+    monkeypatch.setitem(planning.KINDS, KIND, planning.Kind(("tsv",), "--tsv FILE"))
     return KIND

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from clearhead.data.batches import BatchConfig, Batches, fixed_parts
 from clearhead.errors import ConfigError, StorageError, UsageError
 from clearhead.run.settings import RunConfig, resolve, unset
 from clearhead.run.starting import take_weights
+from clearhead.run.tasks import TASKS
 from clearhead.run.training import rehearse, resume, train
 from clearhead.run.translating import LoadedTranslator
 from clearhead.run.using import load_as
@@ -58,9 +60,33 @@ def test_it_learns_and_its_right_answers_are_counted(tmp_path: Path) -> None:
     assert last.accuracy * len(rows) == pytest.approx(round(last.accuracy * len(rows)))
     assert last.accuracy > 0.75 and len(right) == 3
     line = next(line for line in (tmp_path / "run" / "train.log").read_text().splitlines() if "validation at" in line)
-    assert "  accuracy " in line
+    assert "  accuracy " in line and "ppl" not in line
     metrics = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert [row["accuracy"] for row in metrics if row["event"] == "validated"][-1] == last.accuracy
+
+
+def test_the_log_speaks_in_its_own_terms(tmp_path: Path) -> None:
+    config = configured(tmp_path)
+    events = list(train(config))
+    steps = [event for event in events if isinstance(event, Progress)]
+    assert all(step.accuracy is not None and 0 <= step.accuracy <= 1 and step.perplexity is None for step in steps)
+    assert np.mean([step.accuracy for step in steps[-5:]]) > np.mean([step.accuracy for step in steps[:5]])
+    run = tmp_path / "run"
+    log = (run / "train.log").read_text()
+    assert re.search(r"step 1/40  loss \S+  accuracy \d+\.\d %  lr \S+  gnorm \S+  \S+ rows/s  eta", log)
+    assert re.match(
+        r"step 20\n  row       \[.*\]\n  majority  [01]\n  said      [01]\n\n", (run / "samples.txt").read_text()
+    )
+    metrics = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    told = next(row for row in metrics if row["event"] == "validated")
+    assert set(told) == {"event", "step", "loss", "accuracy", "is_best", "samples"}
+    assert set(told["samples"][0]) == {"row", "majority", "said"}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TASKS if kind != "majority"])
+def test_every_kind_has_three_different_heads(kind: str) -> None:
+    terms = TASKS[kind].terms
+    assert terms.unit and len(set(terms.heads)) == 3
 
 
 def test_it_goes_on_as_if_it_had_never_been_interrupted(tmp_path: Path) -> None:

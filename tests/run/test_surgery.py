@@ -13,9 +13,10 @@ import clearhead
 from clearhead.data.numbers import spell
 from clearhead.errors import DataError, WouldOverwriteError
 from clearhead.inspection.ablation import ablated
-from clearhead.run import surgery
-from clearhead.run.surgery import Effect, importance, mean_loss, prune, save_importance
+from clearhead.run import weighing
+from clearhead.run.surgery import Effect, importance, prune, save_importance
 from clearhead.run.translating import LoadedTranslator
+from clearhead.run.weighing import Translations, mean_loss
 
 pytestmark = pytest.mark.usefixtures("unchecked")
 
@@ -29,13 +30,17 @@ def translator(trained: Path) -> LoadedTranslator:
 
 
 def weighed(translator: LoadedTranslator, notes: Path, pairs: list[tuple[str, str]] = PAIRS) -> list[Effect]:
-    return list(importance(translator, pairs, notes, config=translator.configured(beam_size=1)))
+    return list(importance(translator.model, trial(translator, pairs), notes))
+
+
+def trial(translator: LoadedTranslator, pairs: list[tuple[str, str]] = PAIRS) -> Translations:
+    return Translations(translator, pairs, translator.configured(beam_size=1))
 
 
 def test_the_loss_of_a_batch_is_that_of_its_pairs_one_by_one(
     translator: LoadedTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(surgery, "LOSS_TOKENS", 60)
+    monkeypatch.setattr(weighing, "LOSS_TOKENS", 60)
     tokens = [len(target) + 1 for _, target in PAIRS]
     sums = [translator.inspect(*pair).loss * count for pair, count in zip(PAIRS, tokens, strict=True)]
     assert mean_loss(translator, PAIRS) == pytest.approx(sum(sums) / sum(tokens), abs=1e-5)
@@ -50,8 +55,8 @@ def test_every_head_is_weighed_against_the_whole_model(translator: LoadedTransla
     whole = mean_loss(translator, PAIRS)
     with ablated(translator.model, NAMES[-1]):
         without = mean_loss(translator, PAIRS)
-    assert effects[-1].loss_change == pytest.approx(without - whole) and abs(without - whole) > 1e-3
-    bleus = {round(effect.bleu - effect.bleu_change, 6) for effect in effects}
+    assert effects[-1].changes["loss"] == pytest.approx(without - whole) and abs(without - whole) > 1e-3
+    bleus = {round(effect.values["bleu"] - effect.changes["bleu"], 6) for effect in effects}
     assert len(bleus) == 1, "all are compared with the same whole"
 
 
@@ -60,14 +65,14 @@ def test_what_was_done_before_an_interruption_is_not_done_again(
 ) -> None:
     whole = weighed(translator, tmp_path / "whole.jsonl")
     notes = tmp_path / "notes.jsonl"
-    running = importance(translator, PAIRS, notes, config=translator.configured(beam_size=1))
+    running = importance(translator.model, trial(translator), notes)
     assert [next(running), next(running)] == whole[:2]
     running.close()
     with notes.open("a") as file:
         file.write('{"name": "decoder.0.self.0", "lo')
     calls: list[int] = []
     measure = mean_loss
-    monkeypatch.setattr(surgery, "mean_loss", lambda *given: calls.append(1) or measure(*given))
+    monkeypatch.setattr(weighing, "mean_loss", lambda *given: calls.append(1) or measure(*given))
     assert weighed(translator, notes) == whole
     assert len(calls) == 4, "two heads and the whole model were there already"
     assert weighed(translator, notes) == whole and len(calls) == 4
@@ -84,8 +89,11 @@ def test_notes_of_other_data_are_not_mixed_in(translator: LoadedTranslator, tmp_
 
 
 def test_results_are_a_table_a_tree_and_a_picture(tmp_path: Path) -> None:
-    effects = [Effect(name, 1.5, 20.0, 0.25 * place, -1.0) for place, name in enumerate(NAMES)]
-    table, tree, picture = save_importance(tmp_path / "worth.tsv", effects)
+    effects = [
+        Effect(name, {"loss": 1.5, "bleu": 20.0}, {"loss": 0.25 * place, "bleu": -1.0})
+        for place, name in enumerate(NAMES)
+    ]
+    table, tree, picture = save_importance(tmp_path / "worth.tsv", effects, Translations.measures)
     rows = [line.split("\t") for line in table.read_text().splitlines()]
     assert rows[0] == ["name", "loss", "bleu", "loss_change", "bleu_change"] and len(rows) == 7
     assert rows[2] == ["encoder.0.self.1", "1.500000", "20.000000", "0.250000", "-1.000000"]

@@ -125,6 +125,22 @@ def test_lines_are_read_no_further_than_needed(translator: LoadedTranslator, mon
         assert len(read) == expected
 
 
+def test_a_pause_is_answered_at_once_and_changes_nothing(translator: LoadedTranslator) -> None:
+    read: list[str | None] = []
+
+    def lines() -> Iterator[str | None]:
+        for line in ("eins", "zwei", None, "drei", None):
+            read.append(line)
+            yield line
+
+    config = translator.configured(strategy="sample", seed=5)
+    stream = translator.stream(lines(), config)
+    assert next(stream) and read == ["eins", "zwei", None]
+    assert [next(stream)[0].text, next(stream)[0].text] == [
+        best[0].text for best in list(translator.stream(["eins", "zwei", "drei"], config))[1:]
+    ]
+
+
 # Strategies ----------------------------------------------------------------------------------------------------------
 
 

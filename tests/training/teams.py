@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 import traceback
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ import torch.distributed.tensor
 from torch.distributed import distributed_c10d
 
 from clearhead.data.batches import Share
+from clearhead.data.numbers import spell
 from clearhead.errors import ClearheadError
 from clearhead.run.settings import RunConfig, resolve
 from clearhead.run.training import resume, train
@@ -46,10 +48,18 @@ TREE: dict[str, Any] = {
     "generation": {"strategy": "greedy"},
 }  # fmt: skip
 
+TEXT_STEPS = 8
+TEXT_TREE: dict[str, Any] = {
+    "tokenizer": {"kind": "char"},
+    "batches": {"max_tokens": 90},
+    "model": {"kind": "gpt", "dim": 8, "ff_dim": 16, "num_heads": 2, "num_layers": 2, "dropout": 0.0, "max_len": 16},
+    "train": {**TREE["train"], "steps": TEXT_STEPS, "validate_every": TEXT_STEPS // 2, "smoothing": 0.0},
+}
+
 TEAMS = {1: ((2, "none"), (4, "none"), (2, "full"), (4, "full")), 4: ((2, "none"), (4, "full"))}
 """Sizes and ways to share the model, by the number of batches in a step."""
 
-Work = Callable[[], None]
+Work = Callable[[], object]
 
 
 def config(out: Path, **changes: Any) -> RunConfig:
@@ -169,19 +179,45 @@ def equal(root: Path) -> dict[str, Any]:
         for size, sharding in teams:
             run = root / f"{accumulate}-{size}-{sharding}"
             work = starting(run, train__accumulate=accumulate, train__sharding=sharding)
-            codes = team(size, work, root / "note")
-            mine, theirs = losses(run), losses(alone)
-            report[run.name] = {
-                "codes": codes,
-                "steps": len(mine),
-                "loss": max(abs(mine[step] - theirs[step]) for step in theirs),
-                "weights": distance(last(run), last(alone)),
-                "validated": max(
-                    abs(ours[1] - other[1]) for ours, other in zip(validations(run), validations(alone), strict=True)
-                ),
-                "samples": [row[2] for row in validations(run)],
-                "model": (run / "model" / "model.safetensors").is_file(),
-            }
+            report[run.name] = compared(run, alone, team(size, work, root / "note"))
+    return report
+
+
+def compared(run: Path, alone: Path, codes: list[int], steps: int = STEPS) -> dict[str, Any]:
+    """How far a team's run is from that of one process."""
+    mine, theirs = losses(run), losses(alone)
+    return {
+        "codes": codes,
+        "steps": len(mine),
+        "loss": max(abs(mine[step] - theirs[step]) for step in theirs),
+        "weights": distance(last(run, steps), last(alone, steps)),
+        "validated": max(
+            abs(ours[1] - other[1]) for ours, other in zip(validations(run), validations(alone), strict=True)
+        ),
+        "samples": [row[2] for row in validations(run)],
+        "model": (run / "model" / "model.safetensors").is_file(),
+    }
+
+
+def texts(root: Path) -> dict[str, Any]:
+    """A language model on two processes, whole and in shards, with windows of both kinds, beside one process."""
+    (root / "a.txt").write_text(
+        "".join(f"{spell(number, 'en')} is {spell(number, 'de')}.\n" for number in range(100, 140)), encoding="utf-8"
+    )
+
+    def writing(out: Path, windows: str, sharding: str) -> Work:
+        tree = {**TEXT_TREE, "data": {"text": str(root / "a.txt"), "windows": windows}, "out": str(out)}
+        tree["train"] = {**TEXT_TREE["train"], "sharding": sharding}
+        return lambda: deque(train(resolve(tree)), maxlen=0)
+
+    report: dict[str, Any] = {}
+    for windows, ways in (("tiled", ("none", "full")), ("random", ("none",))):
+        alone = root / f"alone-{windows}"
+        assert team(1, writing(alone, windows, "none"), root / "note") == [0]
+        for sharding in ways:
+            run = root / f"{windows}-{sharding}"
+            codes = team(2, writing(run, windows, sharding), root / "note")
+            report[run.name] = compared(run, alone, codes, TEXT_STEPS)
     return report
 
 
@@ -290,7 +326,7 @@ def main(root: Path, names: list[str]) -> dict[str, Any]:
     assert hasattr(distributed_c10d, "_object_to_tensor"), "what torch turns objects into bytes with"
     distributed_c10d._object_to_tensor = refuse
     logbook.draw_curve = lambda metrics, picture: None
-    tried = {"equal": equal, "relay": relay, "resumed": resumed, "mistakes": mistakes}
+    tried = {"equal": equal, "relay": relay, "resumed": resumed, "texts": texts, "mistakes": mistakes}
     report = {}
     for name in names or tried:
         (root / name).mkdir()

@@ -52,6 +52,18 @@ def test_a_team_learns_what_one_process_would(report: dict[str, Any], name: str)
     assert found["model"]
 
 
+@pytest.mark.parametrize("name", ("tiled-none", "tiled-full", "random-none"))
+def test_two_processes_train_a_language_model_as_one_would(report: dict[str, Any], name: str) -> None:
+    found = report["texts"][name]
+    assert found["codes"] == [0, 0]
+    assert found["steps"] == 8
+    assert found["loss"] < CLOSE
+    assert found["weights"] < CLOSE
+    assert found["validated"] < CLOSE
+    assert found["samples"] == [3, 3]
+    assert found["model"]
+
+
 def test_a_run_may_go_on_with_more_or_fewer_processes(report: dict[str, Any]) -> None:
     found = report["relay"]
     assert set(found["codes"]) == {0}

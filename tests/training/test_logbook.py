@@ -117,6 +117,11 @@ def test_steps_that_will_be_taken_again_are_struck_out(tmp_path: Path) -> None:
         (Validated(3, 2.0, 7.389, False), "validation at step 3: loss 2.000  ppl 7.39"),
         (Validated(3, 2.0, 7.389, True), "validation at step 3: loss 2.000  ppl 7.39  best so far"),
         (Validated(3, 2.0, 7.389, False, (), 0.9375), "validation at step 3: loss 2.000  ppl 7.39  accuracy 93.8 %"),
+        (Validated(3, 2.0, None, False, (), 0.9375), "validation at step 3: loss 2.000  accuracy 93.8 %"),
+        (
+            Progress(3, 10, 1, 2.0, None, 1e-3, 0.5, 1234.0, 60.0, "pictures", 0.5),
+            "step 3/10  loss 2.000  accuracy 50.0 %  lr 1.0e-3  gnorm 0.50  1.2k pictures/s  eta 0:01:00",
+        ),
         (Reading("reading", 5, 10, 2.0, None, "lines"), "reading 5 of 10 lines  2 lines/s"),
         (Saved(3, Path("x/step-3")), "saved x/step-3"),
         (Finished(3, "done", 61.0), "done at step 3 after 0:01:01"),

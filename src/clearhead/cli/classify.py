@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
-from itertools import tee
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +23,7 @@ from clearhead.cli.flags import (
     Threads,
     make_fewer,
 )
-from clearhead.cli.reading import read_lines
+from clearhead.cli.reading import answered, read_as_they_come
 from clearhead.errors import UsageError
 
 if TYPE_CHECKING:
@@ -77,26 +76,19 @@ def classify(
     loaded = load_classifier(model, engine=engine, device=device, threads=threads)
     make_fewer(loaded, reduce, r, threshold)
     if isinstance(loaded, PictureClassifier):
-        _write_pictures(loaded, iter(inputs) if inputs else read_lines(input), probabilities, as_json)
+        _write_pictures(loaded, iter(inputs) if inputs else read_as_they_come(input), probabilities, as_json)
         return
-    lines = (" ".join(text.split("\n")) for text in inputs) if inputs else read_lines(input)
-    # Somebody who types waits for each answer; from a file, texts of a length go together.
-    one_by_one = not inputs and input is None and sys.stdin.isatty()
-    _write(loaded, lines, probabilities, as_json, one_by_one)
+    given = (" ".join(text.split("\n")) for text in inputs)
+    _write(loaded, given if inputs else read_as_they_come(input), probabilities, as_json)
 
 
-def _write(loaded: TextClassifier, lines: Iterator[str], probabilities: bool, as_json: bool, one_by_one: bool) -> None:
-    lines, again = tee(lines)
-    groups: Iterable[Iterable[str]] = ([line] for line in lines) if one_by_one else [lines]
-    answers = (found for group in groups for found in loaded.stream(group))
+def _write(loaded: TextClassifier, lines: Iterable[str | None], probabilities: bool, as_json: bool) -> None:
     count = long = 0
-    for text, found in zip(again, answers, strict=True):
+    for text, found in answered(lines, loaded.stream):
         count += 1
         long += found.tokens > loaded.long_texts.room
         line = _line(text, found, probabilities, as_json)
         sys.stdout.write((show.printable(line) if sys.stdout.isatty() else line) + "\n")
-        if one_by_one:
-            sys.stdout.flush()
     if long:
         room, meaning = loaded.long_texts.room, loaded.long_texts.meaning
         show.note(f"{long:,} of {count:,} texts have more than {room} tokens: {meaning}")
@@ -122,11 +114,10 @@ def _with_shares(label: str, likeliest: Iterable[tuple[str, float]]) -> str:
     return "\t".join([label, *(f"{name} {share:.4f}" for name, share in likeliest)])
 
 
-def _write_pictures(loaded: PictureClassifier, names: Iterator[str], probabilities: bool, as_json: bool) -> None:
-    names, again = tee(names)
+def _write_pictures(loaded: PictureClassifier, names: Iterable[str | None], probabilities: bool, as_json: bool) -> None:
     resized: list[tuple[str, Seen]] = []
     count = 0
-    for name, seen in zip(again, loaded.stream(names), strict=True):
+    for name, seen in answered(names, loaded.stream):
         count += 1
         if seen.size != loaded.form[:2]:
             resized.append((name, seen))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from itertools import tee
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +14,7 @@ from cyclopts.validators import Number
 from clearhead.cli import show
 from clearhead.cli.classify import LINE_ENDS
 from clearhead.cli.flags import Device, Engine, Json, Model, Switch, Threads
-from clearhead.cli.reading import read_lines
+from clearhead.cli.reading import answered, read_lines
 from clearhead.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,12 +59,9 @@ def fill(
 
     loaded = load_filler(model, engine=engine, device=device, threads=threads)
     lines = (" ".join(text.split("\n")) for text in texts) if texts else read_lines(input)
-    lines, again = tee(lines)
-    for text, found in zip(again, loaded.stream(lines, top), strict=True):
+    for text, found in answered(lines, lambda some: loaded.stream((line for line in some if line is not None), top)):
         for line in _shown(text, found, best, as_json):
             sys.stdout.write((show.printable(line) if sys.stdout.isatty() else line) + "\n")
-        if sys.stdout.isatty():
-            sys.stdout.flush()
 
 
 def _shown(text: str, found: Filled, best: bool, as_json: bool) -> Iterator[str]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from clearhead.run.inspecting import Inspection
     from clearhead.run.seeing import LoadedVit
     from clearhead.run.surgery import Effect
+    from clearhead.run.task import Measure
 
 Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())]
 
@@ -101,13 +102,14 @@ def inspect(
     prune
         Heads to remove for good; the smaller model goes to --out.
     importance
-        For every head, how loss and BLEU change without it; goes on where it was when it is started again.
+        For every head, how loss and BLEU change without it (of other models, accuracy or perplexity); goes on where it
+        was when it is started again.
     on
-        What to try heads on: a TSV, or two files with a text a line.
+        What to try heads on: a TSV, or two files with a text a line; labelled texts, a text, a folder of pictures.
     split
         Or: the validation or test data that the model's training config names.
     limit
-        Use this many pairs only.
+        Use this many pairs, texts, pictures or windows only.
     beam
         Hypotheses kept side by side; 1 is greedy, which is also what --importance does unless told.
     """
@@ -298,44 +300,43 @@ def _weigh(
     device: str,
 ) -> None:
     files = on or []
-    if (not files and split is None) or (files and split is not None) or len(files) > 2:
+    if bool(files) == (split is not None):
         raise UsageError("say what to try heads on: --on dev.tsv, --on dev.de dev.en, or --split validation")
     if out.suffix != ".tsv":
         raise UsageError(f"--importance writes a table: --out NAME.tsv, not {out} (a .json and a .png go beside it)")
     from clearhead.inspection.names import all_heads
-    from clearhead.run.scoring import pairs_to_score
     from clearhead.run.surgery import importance, save_importance
-    from clearhead.run.translating import LoadedTranslator
-    from clearhead.run.using import load_as
+    from clearhead.run.task import Asked
+    from clearhead.run.tasks import TASKS
+    from clearhead.run.using import load
 
-    source, target, tsv = (files[0], files[1], None) if len(files) == 2 else (None, None, files[0] if files else None)
-    scored, language = pairs_to_score(model, source, target, tsv, split, limit)
-    pairs = [(pair[0], pair[1]) for pair in scored]
-    translator = load_as(LoadedTranslator, model, device)
-    config = translator.configured(beam_size=beam or 1, nbest=1)
+    loaded = load(model, device)
+    trial = TASKS[loaded.model.config.kind].trial(loaded, model, Asked(files, split, limit, beam))
     notes = out.with_suffix(".jsonl")
-    count = len(all_heads(translator.model))
+    count = len(all_heads(loaded.model))
     effects = []
     try:
-        with show.counting(f"{count} heads on {len(pairs):,} pairs", (count + 1) * len(pairs)) as done:
-            for effect in importance(translator, pairs, notes, config=config, language=language, progress=done):
+        with show.counting(f"{count} heads on {trial.size:,} {trial.unit}", (count + 1) * trial.size) as done:
+            for effect in importance(loaded.model, trial, notes, done):
                 effects.append(effect)
     except KeyboardInterrupt:
         show.note(f"{notes} has the heads that are done: the same command goes on from there")
         raise
-    _print(sorted(effects, key=lambda effect: -effect.loss_change))
-    table, tree, picture = save_importance(out, effects)
+    _print(sorted(effects, key=lambda effect: -effect.changes["loss"]), trial.measures)
+    table, tree, picture = save_importance(out, effects, trial.measures)
     show.note(f"wrote {table}, {tree} and {picture}")
 
 
-def _print(effects: Sequence[Effect]) -> None:
+def _print(effects: Sequence[Effect], measures: Sequence[Measure]) -> None:
     width = max(len(effect.name) for effect in effects)
-    sys.stdout.write(f"{'without':<{width}}  {'loss':>8}  {'change':>8}  {'BLEU':>6}  {'change':>7}\n")
+    heads = (f"{measure.name:>10}  {'change':>9}" for measure in measures)
+    sys.stdout.write("  ".join([f"{'without':<{width}}", *heads]) + "\n")
     for effect in effects:
-        sys.stdout.write(
-            f"{effect.name:<{width}}  {effect.loss:8.4f}  {effect.loss_change:+8.4f}  "
-            f"{effect.bleu:6.2f}  {effect.bleu_change:+7.2f}\n"
+        cells = (
+            f"{effect.values[measure.key]:10.{measure.digits}f}  {effect.changes[measure.key]:+9.{measure.digits}f}"
+            for measure in measures
         )
+        sys.stdout.write("  ".join([f"{effect.name:<{width}}", *cells]) + "\n")
 
 
 def _prune(model: Path, names: list[str], out: Path | None) -> None:

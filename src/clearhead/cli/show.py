@@ -178,7 +178,7 @@ def _lines(event: Event) -> list[str]:
     lines = [sentence(event)]
     if isinstance(event, Validated):
         for sample in event.samples:
-            lines += [*told(sample), ""]
+            lines += [*told(sample, event.heads), ""]
     return lines
 
 

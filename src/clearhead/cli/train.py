@@ -2,55 +2,25 @@
 
 from __future__ import annotations
 
-import functools
-import json
-import operator
 import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from clearhead.cli import show
 from clearhead.cli.flags import Count, Device, Switch, Threads, use_threads
 from clearhead.cli.launching import launch
+from clearhead.cli.planning import Plan, Request, list_settings, make_plan, run_directory
 from clearhead.cli.stopping import Stop, stoppable
-from clearhead.errors import MissingInputError, UsageError, did_you_mean
+from clearhead.errors import UsageError
 
 if TYPE_CHECKING:
-    from clearhead.run.settings import RunConfig
     from clearhead.training.distributed import Team
     from clearhead.training.events import Event, Finished, Reading
-    from clearhead.training.sizing import Choice
-
-PICTURES = ("pictures", "picture_labels", "validation_pictures", "validation_picture_labels")
-PAIRS = ("source", "target", "tsv", "validation_source", "validation_target", "validation_tsv")
-
-
-class Kind(NamedTuple):
-    """What a kind of model is trained on when there is no config: sizes are then chosen from the data."""
-
-    flags: tuple[str, ...]
-    """The settings in `data` that files on the command line may name, each by a flag of its name."""
-    example: str
-    """Flags to suggest to somebody who has named none."""
-
-
-LABELLED = tuple(f"{prefix}{kind}" for prefix in ("", "validation_") for kind in ("tsv", "csv", "jsonl", "folder"))
-KINDS: dict[str, Kind] = {
-    "translator": Kind(PAIRS, "--source FILE --target FILE, --tsv FILE"),
-    "classifier": Kind(
-        LABELLED, "--tsv FILE (its first line names the columns: text, label), --csv, --jsonl, --folder"
-    ),
-    "bert": Kind(("text", "validation_text"), "--text FILE, with a document a line"),
-    "gpt": Kind(("text", "validation_text"), "--text FILE"),
-    "vit": Kind(PICTURES, "--pictures FOLDER, with a folder for each class in it"),
-}
-"""By its name in MODELS; the flags are those of `train`."""
-DEFAULT_KIND = "translator"
 
 
 def train(
@@ -167,7 +137,7 @@ def train(
     }  # fmt: skip
     request = Request(what, {name: str(path) for name, path in data.items() if path is not None}, out, set or [])
     if settings:
-        _list_settings(request)
+        list_settings(request)
         return 0
     with stoppable() as stop:
         try:
@@ -191,50 +161,6 @@ def _is_started(processes: int) -> bool:
     return True
 
 
-class Request(NamedTuple):
-    """What a user asked to train."""
-
-    what: str | None
-    files: Mapping[str, str]
-    """Data files by the name of their setting."""
-    out: Path | None
-    assignments: list[str]
-
-    @property
-    def is_open(self) -> bool:
-        """Whether sizes are to be chosen from the data."""
-        return self.what is None or self.what in KINDS
-
-    @property
-    def kind(self) -> str:
-        """The kind of model that was asked for, where sizes are to be chosen."""
-        return self.what or DEFAULT_KIND
-
-    @property
-    def open_out(self) -> Path:
-        """The run directory, where sizes are to be chosen."""
-        return self.out or Path("runs") / self.kind
-
-    @property
-    def all_assignments(self) -> list[str]:
-        """The files and what was set, as settings; what is set has the last word."""
-        return [*(_assignment(f"data.{name}", path) for name, path in self.files.items()), *self.assignments]
-
-
-class Plan(NamedTuple):
-    """A configuration, what is known of the data, and what was chosen for the user."""
-
-    config: RunConfig
-    examined: Any | None
-    choices: list[Choice]
-
-    def explain(self, what: str | None) -> None:
-        if self.choices:
-            show.table("chosen for this data", ("setting", "value", "because"), self.choices)
-        else:
-            show.note(f"{what} → {self.config.out}")
-
-
 def _start(request: Request, device: str, stop: Stop) -> Iterator[Event]:
     with show.waiting("reading the data") as tell:
         from clearhead.run import together
@@ -253,7 +179,7 @@ def _begin(team: Team, request: Request, stop: Stop, tell: Callable[[Reading], N
     plan: Plan | None = None
     with team.agreement():
         if team.leads or not request.is_open:
-            plan = _plan(request, tell)
+            plan = make_plan(request, tell)
     config = together.agree_on(team, plan.config if plan else None)
     plan = plan or Plan(config, None, [])
     return plan, training.train(config, examined=plan.examined, stop=stop, team=team, progress=tell)
@@ -267,7 +193,7 @@ def _resume(request: Request, device: str, stop: Stop) -> Iterator[Event]:
         with team.working():
             with team.agreement():
                 if team.leads:
-                    run = _run_directory(request)
+                    run = run_directory(request)
                     is_named = request.what is not None and Path(request.what).is_dir()
                     found = [str(run), is_named or (run / "config.toml").is_file()]
             place, has_begun = team.tell(found)
@@ -282,91 +208,12 @@ def _rehearse(request: Request, device: str) -> int:
     with show.waiting("reading the data") as tell:
         from clearhead.run import training
 
-        plan = _plan(request, tell)
+        plan = make_plan(request, tell)
         events = training.rehearse(plan.config, examined=plan.examined, device=device, progress=tell)
     plan.explain(request.what)
     for _ in show.training(events):
         pass
     return 0
-
-
-def _run_directory(request: Request) -> Path:
-    """Where the run is that is to go on."""
-    what, out = request.what, request.out
-    if what is None or request.is_open:
-        if out is None and what is None:
-            raise UsageError("--resume needs the run directory: clearhead train runs/NAME --resume")
-        return request.open_out
-    if Path(what).is_dir():
-        if out is not None and out.resolve() != Path(what).resolve():
-            raise UsageError(f"a run goes on where it is: leave out --out {out}")
-        return Path(what)
-    from clearhead.run.settings import recipes
-
-    if what not in recipes() and not Path(what).is_file():
-        raise MissingInputError(f"there is no run directory {what}")
-    return out or Path(_read(request).out)
-
-
-def _plan(request: Request, tell: Callable[[Reading], None]) -> Plan:
-    """The configuration that the arguments mean, and what is already known of the data."""
-    what = request.what
-    if what is None or request.is_open:
-        return _chosen(request, tell)
-    if Path(what).is_dir():
-        raise UsageError(f"{what} is a directory: to go on with a run, add --resume")
-    return Plan(_read(request), None, [])
-
-
-def _read(request: Request) -> RunConfig:
-    """A recipe or config file, with what the command line changes."""
-    from clearhead.config import read_toml
-    from clearhead.run.settings import find_recipe, recipes, resolve
-
-    what = str(request.what)
-    if what not in recipes() and not Path(what).is_file():
-        raise MissingInputError(
-            f"there is no recipe or config file '{what}', {did_you_mean(what, [*recipes(), *KINDS])}"
-        )
-    place = [_assignment("out", str(request.out))] if request.out is not None else []
-    changes = [*place, *request.all_assignments]
-    return resolve(read_toml(find_recipe(what)), changes, f"{what} and the command line" if changes else what)
-
-
-def _chosen(request: Request, tell: Callable[[Reading], None]) -> Plan:
-    from clearhead.config import build
-    from clearhead.run.choosing import choose_config
-    from clearhead.run.settings import unset
-    from clearhead.run.tasks import TASKS
-
-    kind = KINDS[request.kind]
-    foreign = [name for name in request.files if name not in kind.flags]
-    if foreign:
-        raise UsageError(f"a {request.kind} is not trained on --{foreign[0].replace('_', '-')}: {kind.example}")
-    if not request.files:
-        raise UsageError(f"say what to train on: {kind.example}, or the name of a recipe")
-    tree = TASKS[request.kind].given(request.files)
-    data = build(type(unset(request.kind).data), tree, "the command line")
-    config, choices, found = choose_config(data, str(request.open_out), request.assignments, tell, request.kind)
-    return Plan(config, found, choices)
-
-
-def _assignment(key: str, value: str) -> str:
-    # A JSON string is a TOML string: a file called 7 or true stays a name.
-    return f"{key}={json.dumps(value, ensure_ascii=False)}"
-
-
-def _list_settings(request: Request) -> None:
-    """Write every setting as a line of TOML, with its meaning behind it."""
-    from clearhead.config import describe, to_value
-    from clearhead.run.settings import unset
-
-    config = unset(request.kind) if request.is_open else _read(request)
-    tree = config.model_dump()
-    for key, _, meaning in describe(type(config)):
-        value = functools.reduce(operator.getitem, key.split("."), tree)
-        line = f"# {key} =" if value is None else f"{key} = {to_value(value)}"
-        sys.stdout.write(f"{line:<40} # {' '.join(meaning.split())}\n")
 
 
 def _follow(events: Iterator[Event], stop: Stop) -> int:

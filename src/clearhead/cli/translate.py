@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from clearhead.cli import show
 from clearhead.cli.flags import Count, Device, Engine, Model, Switch, Threads, Workers
-from clearhead.cli.reading import read_lines
+from clearhead.cli.reading import answered, read_as_they_come
 from clearhead.errors import ConfigError, UsageError
 
 if TYPE_CHECKING:
@@ -56,8 +56,9 @@ def translate(
 
     clearhead translate --model runs/de-en < input.txt > output.txt
 
-    Order and empty lines are kept; memory stays constant for input of any length. Without --model the built-in model
-    is used, German and Chinese to English, or the one in CLEARHEAD_MODEL.
+    Order and empty lines are kept; memory stays constant for input of any length; where the input pauses, what has come
+    is translated. Without --model the built-in model is used, German and Chinese to English, or the one in
+    CLEARHEAD_MODEL.
 
     Parameters
     ----------
@@ -112,8 +113,8 @@ def translate(
     is_typed = not texts and input is None and sys.stdin.isatty()
     if is_typed:
         show.note("type a text and press Enter; Ctrl-D ends")
-    lines = _given(texts) if texts else read_lines(input)
-    rows = _translated(translator, lines, config, one_by_one=is_typed, workers=workers)
+    lines: Iterable[str | None] = _given(texts) if texts else read_as_they_come(input)
+    rows = answered(lines, lambda some: translator.stream(some, config, 1 if is_typed else workers))
     is_watched = is_typed or sys.stdout.isatty()
     with nullcontext() if is_watched else show.counting("translating") as done:
         for number, (source, best) in enumerate(rows, start=1):
@@ -142,28 +143,6 @@ def _configured(translator: TextTranslator, options: dict[str, Any]) -> Generati
         return translator.configured(**options)
     except ConfigError as error:
         raise UsageError(str(error)) from None
-
-
-def _translated(
-    translator: TextTranslator,
-    lines: Iterator[str],
-    config: GenerationConfig,
-    *,
-    one_by_one: bool,
-    workers: int | None,
-) -> Iterator[tuple[str, list[Translation]]]:
-    """Each text with its translations; a person who types does not wait for a window to fill."""
-    seen: list[str] = []
-    remembered = _remember(lines, seen)
-    parts: Iterable[Iterable[str]] = ([line] for line in remembered) if one_by_one else [remembered]
-    for part in parts:
-        yield from ((seen.pop(0), best) for best in translator.stream(part, config, 1 if one_by_one else workers))
-
-
-def _remember(lines: Iterator[str], seen: list[str]) -> Iterator[str]:
-    for line in lines:
-        seen.append(line)
-        yield line
 
 
 def _shown(source: str, best: list[Translation], *, nbest: int, scores: bool, as_json: bool) -> Iterator[str]:

@@ -9,20 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from clearhead.config import Record, one_of
+from clearhead.config import one_of
 from clearhead.data.chance import bits, shares
 from clearhead.data.examples import Draw, Integers
 from clearhead.data.masking import Masked, masked, num_asked
+from clearhead.data.naming import NamedFiles
 from clearhead.data.number_split import Split
 from clearhead.data.sentences import sentences
-from clearhead.data.sets import set_file
 from clearhead.data.spans import Spans
 from clearhead.data.tables import Column, open_table
 from clearhead.data.texts import Survey, Texts, kept_texts
@@ -33,15 +32,14 @@ from clearhead.text import BOS_ID, EOS_ID, PAD_ID
 KINDS = ("lines", "tsv", "csv", "jsonl", "folder")
 
 
-class DocumentConfig(Record):
+class DocumentConfig(NamedFiles):
     """Where documents come from, and how they are shown."""
+
+    FILES = ("train", "validation")
 
     kind: Annotated[str, one_of(KINDS, "kind of documents")] | None = None
     """`lines` (one document a line), `tsv`, `csv`, `jsonl` (one in a column or key of each) or `folder` (one a file);
     left out, the names of the files tell."""
-
-    dataset: str | None = None
-    """A named set, such as "imdb": names below are then those of its files (clearhead data list)."""
 
     train: str | list[str] | None = None
     """The documents to train on: a file, plain or gzip, or a folder, or several of them."""
@@ -79,10 +77,7 @@ def open_documents(config: DocumentConfig, split: Split) -> Texts | None:
         if split == "train":
             raise ConfigError("no training data: set data.train to a file or folder of documents")
         return None
-    paths = [
-        set_file(config.dataset, name) if config.dataset is not None else Path(name)
-        for name in ([names] if isinstance(names, str) else names)
-    ]
+    paths = map(config.path, [names] if isinstance(names, str) else names)
     tables = [open_table(path, (config.text,), config.kind, KINDS) for path in paths]
     return Texts(tables, labelled=False, one_line=False)
 

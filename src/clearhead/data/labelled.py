@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from clearhead.config import Record, one_of
+from clearhead.config import one_of
 from clearhead.data.chance import bits, shares
 from clearhead.data.cutting import LongTexts
 from clearhead.data.examples import Draw, Integers
+from clearhead.data.naming import NamedFiles
 from clearhead.data.number_split import Split
-from clearhead.data.sets import set_file
 from clearhead.data.tables import Column, open_table
 from clearhead.data.texts import Survey, Texts
 from clearhead.data.tokenised import TokenisedTexts
@@ -28,15 +28,14 @@ MOST_LABELS = 1_000
 """More than so many are hardly labels."""
 
 
-class LabelledConfig(Record):
+class LabelledConfig(NamedFiles):
     """Where labelled texts come from, and which of them are used."""
+
+    FILES = ("train", "validation", "test")
 
     kind: Annotated[str, one_of(KINDS, "kind of labelled data")] | None = None
     """`tsv` (quotes mean nothing), `csv` (commas and double quotes), `jsonl` (one object a line) or `folder` (a folder
     for each class, a file for each text); left out, the names of the files tell."""
-
-    dataset: str | None = None
-    """A named set, such as "imdb": names below are then those of its files (clearhead data list)."""
 
     train: str | None = None
     """The texts to train on: a file, plain or gzip, or a folder."""
@@ -78,8 +77,7 @@ def open_labelled(config: LabelledConfig, split: Split) -> Texts | None:
         if split == "train":
             raise ConfigError("no training data: set data.train to a file or folder of labelled texts")
         return None
-    path = set_file(config.dataset, name) if config.dataset is not None else Path(name)
-    return labelled_texts(path, config.kind, config.text, config.label)
+    return labelled_texts(config.path(name), config.kind, config.text, config.label)
 
 
 def labelled_texts(path: Path, kind: str | None, text: Column, label: Column) -> Texts:

@@ -6,39 +6,21 @@ A new kind of picture set is one class and one line in PICTURE_SETS.
 from __future__ import annotations
 
 import hashlib
-import struct
-import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.data.corpus import cache_key
 from clearhead.data.idx import read_idx
-from clearhead.errors import ConfigError, DataError, MissingInputError, UnavailableError
+from clearhead.data.picture_reading import GREY, SMOOTH, Form, digest_of, pillow, read_picture, reading, upright
+from clearhead.errors import ConfigError, DataError, MissingInputError
 from clearhead.storage import storage_error
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 """What the names of pictures end with."""
-GREY = ("1", "L", "LA", "I", "I;16", "I;16B", "I;16L", "F")
-"""Pillow's modes without colour."""
-
-
-class Form(NamedTuple):
-    """What every picture of a set is like."""
-
-    height: int
-    width: int
-    channels: int
-
-    def __str__(self) -> str:
-        return f"{self.height} x {self.width}, {'grey' if self.channels == 1 else 'coloured'}"
 
 
 class Picture(NamedTuple):
@@ -47,6 +29,19 @@ class Picture(NamedTuple):
     pixels: NDArray[np.uint8]
     """(channels, height, width)"""
     label: int
+
+
+class Glance(NamedTuple):
+    """What one picture is, as it lies there."""
+
+    where: str
+    label: int
+    form: Form | None
+    """None if it cannot be read."""
+    digest: int
+    """A hash of its pixels."""
+    complaint: str = ""
+    """What is wrong with it."""
 
 
 class PictureSet(Protocol):
@@ -67,6 +62,9 @@ class PictureSet(Protocol):
 
     def pictures(self, form: Form) -> Iterator[Picture]:
         """All pictures in order, in one form."""
+
+    def glances(self) -> Iterator[Glance]:
+        """All pictures in order as they are, those that cannot be read too."""
 
     def fingerprint(self) -> str:
         """The same for the same content, different otherwise."""
@@ -113,8 +111,13 @@ class IdxFiles:
             self._resized = f"resized all {len(self):,} pictures from {height} x {width} to {form[0]} x {form[1]}"
         for pixels, label in zip(self._images, self._labels, strict=True):
             if self._resized:
-                pixels = np.asarray(_pillow().fromarray(pixels).resize((form.width, form.height), _SMOOTH))
+                pixels = np.asarray(pillow().fromarray(pixels).resize((form.width, form.height), SMOOTH))
             yield Picture(np.repeat(pixels[None], form.channels, axis=0), int(label))
+
+    def glances(self) -> Iterator[Glance]:
+        form = self.form(None, None)
+        for number, (pixels, label) in enumerate(zip(self._images, self._labels, strict=True), start=1):
+            yield Glance(f"{self.name}, picture {number:,}", int(label), form, digest_of(form, pixels))
 
     def fingerprint(self) -> str:
         sums = (hashlib.sha256(part.tobytes()).hexdigest() for part in (self._images, self._labels))
@@ -136,7 +139,7 @@ class Folder:
         if not path.is_dir():
             raise MissingInputError(f"there is no folder {path}")
         self.name = str(path)
-        _pillow()
+        pillow()
         try:
             folders = sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
             found = {folder.name: sorted(filter(_is_shown, folder.iterdir())) for folder in folders}
@@ -166,8 +169,8 @@ class Folder:
         sizes: dict[tuple[int, int], Path] = {}
         has_colour = False
         for path, _ in self._files:
-            with _reading(path) as image:
-                width, height = _upright(image)
+            with reading(path) as image:
+                width, height = upright(image)
                 sizes.setdefault((height, width), path)
                 has_colour = has_colour or image.mode not in GREY
         if size is None and len(sizes) > 1:
@@ -187,6 +190,16 @@ class Folder:
             if (height, width) != form[:2]:
                 self._changed.append((path, (height, width)))
             yield Picture(pixels, label)
+
+    def glances(self) -> Iterator[Glance]:
+        for path, label in self._files:
+            try:
+                with reading(path) as image:
+                    (width, height), channels = upright(image), 1 if image.mode in GREY else 3
+                form = Form(height, width, channels)
+                yield Glance(str(path), label, form, digest_of(form, read_picture(path, form)[0]))
+            except DataError as error:
+                yield Glance(str(path), label, None, 0, str(error))
 
     def fingerprint(self) -> str:
         sums = []
@@ -208,87 +221,12 @@ class Folder:
         return [f"left out {len(self._others):,} files whose names are not those of pictures: {self._others[0]}"]
 
 
-def read_picture(path: Path, form: Form) -> tuple[NDArray[np.uint8], tuple[int, int]]:
-    """One picture file in a form, as (channels, height, width), and the height and width it had."""
-    with _reading(path) as opened:
-        from PIL import ImageOps
-
-        image = ImageOps.exif_transpose(opened)
-        size = image.height, image.width
-        image = _plain(image, form.channels)
-        if size != form[:2]:
-            image = image.resize((form.width, form.height), _SMOOTH)
-        pixels = np.asarray(image, dtype=np.uint8)
-    return (pixels[None] if form.channels == 1 else np.moveaxis(pixels, 2, 0)), size
-
-
-def _plain(image: Image, channels: int) -> Image:
-    """Grey or coloured in eight bits; what can be seen through is laid on white."""
-    if image.mode.startswith("I;16") or image.mode == "I":
-        # Sixteen bits in thirty-two: Pillow alone would cut off all that is brighter than 255.
-        wide = np.asarray(image, dtype=np.int64)
-        image = _pillow().fromarray((wide.clip(0, 65535) // 257).astype(np.uint8))
-    if "A" in image.getbands() or "transparency" in image.info:
-        seen = image.convert("RGBA")
-        image = _pillow().new("RGBA", seen.size, "white")
-        image.alpha_composite(seen)
-    return image.convert("L" if channels == 1 else "RGB")
-
-
-def _upright(image: Image) -> tuple[int, int]:
-    """Width and height of a picture as it is to be seen: a camera may have stored it lying on its side."""
-    return image.size[::-1] if image.getexif().get(0x0112, 1) in (5, 6, 7, 8) else image.size
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[Image]:
-    """An open picture; whatever Pillow says of what it finds in there becomes one line with the file's name."""
-    pillow = _pillow()
-    try:
-        with warnings.catch_warnings():
-            # A picture of a billion pixels is a mistake or an attack; Pillow only warns of it at first.
-            warnings.simplefilter("error", pillow.DecompressionBombWarning)
-            with pillow.open(path) as image:
-                yield image
-    except FileNotFoundError:
-        raise MissingInputError(f"there is no picture {path}") from None
-    except (pillow.DecompressionBombWarning, pillow.DecompressionBombError) as error:
-        raise DataError(f"{path} is not a picture that can be read: {error}") from None
-    except _unidentified():
-        raise DataError(
-            f"{path} is not a picture that can be read: it is damaged, or not in any format that Pillow knows"
-        ) from None
-    except (OSError, SyntaxError, ValueError) as error:
-        reason = " ".join(str(error).split())[:160]
-        raise DataError(f"{path} is not a picture that can be read: {reason}") from None
-    except (EOFError, struct.error):
-        raise DataError(f"{path} is not a picture that can be read: it is damaged") from None
-
-
 def _is_shown(path: Path) -> bool:
     return path.is_file() and not path.name.startswith(".")
 
 
 def _is_picture(path: Path) -> bool:
     return path.suffix.lower() in ENDINGS
-
-
-_SMOOTH = 2
-"""Pillow's number for bilinear resizing, which averages over all pixels when it makes smaller."""
-
-
-def _pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError:
-        raise UnavailableError("reading pictures needs Pillow: pip install 'clearhead[pictures]'") from None
-    return Image
-
-
-def _unidentified() -> type[Exception]:
-    from PIL import UnidentifiedImageError
-
-    return UnidentifiedImageError
 
 
 PICTURE_SETS: dict[str, Callable[[Path, Path | None, tuple[str, ...]], PictureSet]] = {

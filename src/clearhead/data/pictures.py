@@ -6,23 +6,23 @@ import contextlib
 from collections.abc import Generator
 from dataclasses import dataclass
 from hashlib import blake2b
-from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, Field
 
-from clearhead.config import Record, one_of
+from clearhead.config import one_of
 from clearhead.data import hashes
 from clearhead.data.columns import ColumnWriter, read_columns
 from clearhead.data.corpus import cache_key, cache_root
 from clearhead.data.distortion import Distort, distorted
 from clearhead.data.examples import Draw, Integers
 from clearhead.data.hashes import Hashes
+from clearhead.data.naming import NamedFiles
 from clearhead.data.number_split import Split
-from clearhead.data.picture_files import PICTURE_SETS, Form, PictureSet
-from clearhead.data.sets import set_file
+from clearhead.data.picture_files import PICTURE_SETS, PictureSet
+from clearhead.data.picture_reading import Form
 from clearhead.errors import ConfigError, DataError, MissingInputError, StorageError
 
 LARGEST_SIDE = 4096
@@ -34,15 +34,17 @@ def _height_and_width(size: list[int] | None) -> list[int] | None:
     return size
 
 
-class PicturesConfig(Record):
+class PicturesConfig(NamedFiles):
     """Where pictures come from, and in which form they are used."""
+
+    FILES = (
+        "pictures", "picture_labels", "validation_pictures", "validation_picture_labels",
+        "test_pictures", "test_picture_labels",
+    )  # fmt: skip
 
     kind: Annotated[str, one_of(PICTURE_SETS, "kind of pictures")] | None = None
     """`idx` (one file of pictures and one of labels, plain or gzip) or `folder` (a folder for each class); left out, a
     folder is a folder and a file is IDX."""
-
-    dataset: str | None = None
-    """A named set, such as "fashion-mnist": names below are then those of its files (clearhead data list)."""
 
     pictures: str | None = None
     """The pictures to train on: a folder, or an IDX file."""
@@ -96,17 +98,13 @@ def open_set(config: PicturesConfig, split: Split, names: tuple[str, ...] = ()) 
                 "no training data: set data.pictures to a folder with a folder for each class, or an IDX file"
             )
         return None
-    path = _path(config, images)
+    path = config.path(images)
     if not path.exists():
         raise MissingInputError(f"there is no file or folder {path}")
     kind = config.kind or ("folder" if path.is_dir() else "idx")
     if config.labels and kind == "folder":
         raise ConfigError("data.labels names the numbers of IDX files, and folders have names: leave it out")
-    return PICTURE_SETS[kind](path, _path(config, labels) if labels else None, names or tuple(config.labels))
-
-
-def _path(config: PicturesConfig, name: str) -> Path:
-    return set_file(config.dataset, name) if config.dataset is not None else Path(name)
+    return PICTURE_SETS[kind](path, config.path(labels) if labels else None, names or tuple(config.labels))
 
 
 @dataclass(frozen=True, eq=False)

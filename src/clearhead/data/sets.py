@@ -1,30 +1,28 @@
 """The name of a data set in, the folder that holds its files out: found in $CLEARHEAD_DATA, or downloaded and checked.
 
-Sums are of the content, so a file may lie there plain or gzipped. A new set is one entry in SETS.
+Sums are of the content, so a file may lie there plain or gzipped. Some sets are made from a published archive. A new
+set is one entry in SETS.
 """
 
 from __future__ import annotations
 
 import gzip
 import hashlib
-import http.client
 import io
 import os
-import urllib.error
-import urllib.request
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from clearhead.data import imdb
 from clearhead.data.corpus import cache_root
+from clearhead.data.downloads import BLOCK, Progress, download
 from clearhead.errors import StorageError, UnavailableError, choose
-from clearhead.storage import storage_error
+from clearhead.storage import DRAFT, clear, storage_error, sync
 
-BLOCK = 1 << 20
 GZIP = b"\x1f\x8b"
-SECONDS_WITHOUT_ANSWER = 30
-Progress = Callable[[str, int], None]
+Tables = Callable[[Path, Callable[[int], None]], Iterator[tuple[str, Iterable[bytes]]]]
 
 
 @dataclass(frozen=True)
@@ -40,6 +38,19 @@ class SetFile:
 
 
 @dataclass(frozen=True)
+class Archive:
+    """What a set is published as, if that is not its files."""
+
+    name: str
+    sha256: str
+    """Of the archive itself."""
+    bytes: int
+    url: str
+    tables: Tables
+    """What makes names and lines of the set's files of it, and tells how many bytes of it were read."""
+
+
+@dataclass(frozen=True)
 class NamedSet:
     """A data set that recipes can name."""
 
@@ -47,6 +58,13 @@ class NamedSet:
     licence: str
     origin: str
     files: tuple[SetFile, ...]
+    archive: Archive | None = None
+    """What all its files are made from."""
+
+    @property
+    def can_be_fetched(self) -> bool:
+        """Whether all of it can be downloaded."""
+        return self.archive is not None or all(file.url for file in self.files)
 
     @property
     def bytes(self) -> int:
@@ -72,7 +90,7 @@ def locate(name: str) -> Path:
         if all(find_file(folder, file.name) for file in wanted.files):
             return folder
     files = ", ".join(file.name for file in wanted.files)
-    how = f"clearhead data fetch {name}, or " if all(file.url for file in wanted.files) else ""
+    how = f"clearhead data fetch {name}, or " if wanted.can_be_fetched else ""
     raise UnavailableError(f"the data set '{name}' is not here: {how}put {files} (or .gz) into {places(name)[0]}")
 
 
@@ -102,6 +120,8 @@ def fetch(name: str, progress: Progress | None = None) -> Path:
                 check(folder, file)
             return folder
     folder = places(name)[-1]
+    if wanted.archive is not None:
+        _unpack(_archive(name, wanted.archive, progress), folder, wanted, progress)
     for file in wanted.files:
         if find_file(folder, file.name) is None:
             _download(folder, file, name, progress)
@@ -131,53 +151,78 @@ def content_sum(path: Path) -> str | None:
 
 def unpacked(path: Path) -> gzip.GzipFile | io.BufferedReader:
     """A file open for reading, unpacked if it is gzipped, whatever its name."""
+    return gzip.open(path, "rb") if is_packed(path) else path.open("rb")
+
+
+def is_packed(path: Path) -> bool:
+    """Whether a file is gzipped, whatever its name."""
     with path.open("rb") as file:
-        is_packed = file.read(2) == GZIP
-    return gzip.open(path, "rb") if is_packed else path.open("rb")
+        return file.read(2) == GZIP
 
 
 def _download(folder: Path, file: SetFile, name: str, progress: Progress | None) -> None:
     if file.url is None:
         raise UnavailableError(f"{file.name} of '{name}' cannot be downloaded: put it into {places(name)[0]}")
-    draft = folder / f"{file.name}.part-{os.getpid()}"
+
+    def name_of(part: Path) -> Path | None:
+        if content_sum(part) != file.sha256:
+            return None
+        return folder / (f"{file.name}.gz" if is_packed(part) else file.name)
+
+    by_hand = f"put {file.name} into {places(name)[0]}"
+    download(file.url, folder / file.name, name_of, by_hand=by_hand, progress=progress)
+
+
+def _archive(name: str, archive: Archive, progress: Progress | None) -> Path:
+    """The archive of a set, as a person or a download put it there."""
+
+    def is_right(path: Path) -> bool:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == archive.sha256
+
+    for folder in places(name):
+        path = folder / archive.name
+        if path.is_file():
+            if not is_right(path):
+                raise StorageError(f"{path} is not the file it should be (wrong SHA-256): remove it and fetch again")
+            return path
+    final = places(name)[-1] / archive.name
+    by_hand = f"put {archive.name} into {places(name)[0]}"
+    return download(
+        archive.url, final, lambda part: final if is_right(part) else None, by_hand=by_hand, progress=progress
+    )
+
+
+def _unpack(path: Path, folder: Path, wanted: NamedSet, progress: Progress | None) -> None:
+    """Write the files of a set from its archive, which is removed afterwards if it was downloaded here."""
+    archive = wanted.archive
+    assert archive is not None
+    sums = {file.name: file.sha256 for file in wanted.files}
+
+    def tell(done: int) -> None:
+        if progress is not None:
+            progress(f"unpacking {path.name}", done, archive.bytes)
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        packed = _receive(file, draft, progress)
-        final = folder / (f"{file.name}.gz" if packed else file.name)
-        if content_sum(draft) != file.sha256:
-            raise UnavailableError(f"{file.url} did not send the file it should (wrong SHA-256): nothing was kept")
-        draft.replace(final)
-    except urllib.error.HTTPError as error:
-        raise UnavailableError(f"{file.url} answered {error.code}: put {file.name} into {places(name)[0]}") from None
-    except (urllib.error.URLError, TimeoutError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", error)
-        raise UnavailableError(
-            f"cannot download {file.url}: {reason}; try again later, or put {file.name} into {places(name)[0]}"
-        ) from None
+        for name, lines in archive.tables(path, tell):
+            final = folder / name
+            clear(final, DRAFT)
+            draft = final.with_name(f"{name}{DRAFT}{os.getpid()}")
+            with draft.open("wb") as out:
+                out.writelines(lines)
+            sync(draft)
+            if content_sum(draft) != sums.get(name):
+                draft.unlink()
+                raise StorageError(f"{path} does not hold the {name} it should (wrong SHA-256): nothing of it was kept")
+            draft.replace(final)
     except OSError as error:
-        raise storage_error(folder / file.name, error) from None
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _receive(file: SetFile, draft: Path, progress: Progress | None) -> bool:
-    """Write the answer to a draft; whether it is gzipped comes back."""
-    assert file.url is not None
-    with urllib.request.urlopen(file.url, timeout=SECONDS_WITHOUT_ANSWER) as answer, draft.open("wb") as out:
-        expected = answer.headers.get("Content-Length")
-        received = 0
-        start = b""
-        while block := answer.read(BLOCK):
-            start = start or block[:2]
-            out.write(block)
-            received += len(block)
-            if progress is not None:
-                progress(file.name, received)
-        if expected is not None and received != int(expected):
-            raise UnavailableError(f"{file.url} was cut off after {received:,} of {int(expected):,} bytes: try again")
-        out.flush()
-        os.fsync(out.fileno())
-    return start == GZIP
+        raise storage_error(folder, error) from None
+    missing = [name for name in sums if find_file(folder, name) is None]
+    if missing:
+        raise StorageError(f"{path} does not hold {', '.join(missing)}: remove it and fetch again")
+    if path.parent == folder:
+        path.unlink()
 
 
 _MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
@@ -218,6 +263,13 @@ SETS: dict[str, NamedSet] = {
             SetFile("train.tsv", "c352e588e2d7ee17d08cf4371d54a5dc4e6f85644f7835bb1963d9885efce57f", 33_440_356),
             SetFile("test.tsv", "8fe9a5b271464205ca3811b512af50d5bdd483d3a48f5b8ab6830a472671d690", 32_658_485),
             SetFile("unsup.tsv", "c29442611ea186a847be38fb652c45fcb856da7f8d2dd84501280c3fba4950fc", 67_245_705),
+        ),
+        Archive(
+            "aclImdb_v1.tar.gz",
+            "c40f74a18d3b61f90feba1e17730e0d38e8b97c05fde7008942e91923d1658fe",
+            84_125_825,
+            "https://ai.stanford.edu/~amaas/data/sentiment/aclImdb_v1.tar.gz",
+            imdb.tables,
         ),
     ),
     "tinyshakespeare": NamedSet(

@@ -117,22 +117,27 @@ class Survey:
         of = np.bincount(self.labels[self.kept if chosen is None else chosen], minlength=len(self.names))
         return dict(zip(self.names, of.tolist(), strict=True))
 
+    @property
+    def dropped(self) -> dict[Reason, tuple[int, str]]:
+        """For each reason that occurs: how many texts were left out, and the place of the first."""
+        found = {reason: np.flatnonzero(self.reasons == reason) for reason in WORDS}
+        return {reason: (len(which), self.where(int(which[0]))) for reason, which in found.items() if len(which)}
+
     def report(self) -> list[str]:
         """What a person should know."""
         lines = [f"{self.texts.name}: {len(self.reasons):,} texts, {self.num_kept:,} kept"]
-        for reason, words in WORDS.items():
-            found = np.flatnonzero(self.reasons == reason)
-            if len(found):
-                lines.append(f"dropped {len(found):,}: {words}, first in {self.where(int(found[0]))}")
+        for reason, (count, where) in self.dropped.items():
+            lines.append(f"dropped {count:,}: {WORDS[reason]}, first in {where}")
         if self.texts.labelled:
             lines.append(f"labels: {listed(self.counts())}")
-            torn = self._torn()
-            if torn:
-                lines.append(f"{torn:,} texts occur with more than one label")
+            if self.torn:
+                lines.append(f"{self.torn:,} texts occur with more than one label")
         kept = measure(self.lengths[self.kept])
         return [*lines, f"characters: {kept.sentence}", *self.texts.notes()]
 
-    def _torn(self) -> int:
+    @property
+    def torn(self) -> int:
+        """How many kept texts occur with more than one label."""
         texts = self.hashes[self.kept]
         both = np.unique(hashes.paired(texts, self.labels[self.kept].astype(np.uint64)))
         return len(both) - len(np.unique(texts))
@@ -231,9 +236,5 @@ def _in_order(labels: NDArray[np.int64], known: dict[str, int]) -> NDArray[np.in
 def _refuse_if_nothing_is_kept(found: Survey) -> None:
     if found.kept.any():
         return
-    counts = []
-    for reason, words in WORDS.items():
-        which = np.flatnonzero(found.reasons == reason)
-        if len(which):
-            counts.append(f"{len(which):,} × {words} (first in {found.where(int(which[0]))})")
+    counts = [f"{count:,} × {WORDS[reason]} (first in {where})" for reason, (count, where) in found.dropped.items()]
     raise DataError(f"no usable text in {found.texts.name}: {', '.join(counts) or 'it has none'}")

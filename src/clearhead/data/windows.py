@@ -17,13 +17,13 @@ from numpy.random import SeedSequence
 from numpy.typing import NDArray
 from pydantic import Field
 
-from clearhead.config import Record, one_of
+from clearhead.config import one_of
 from clearhead.data import columns
 from clearhead.data.columns import ColumnWriter, read_columns
 from clearhead.data.corpus import cache_key, cache_root
 from clearhead.data.examples import Draw
+from clearhead.data.naming import NamedFiles
 from clearhead.data.passages import pieces
-from clearhead.data.sets import set_file
 from clearhead.errors import MissingInputError, StorageError
 from clearhead.text import BOS_ID, PAD_ID, UNK_ID, Tokenizer
 
@@ -224,11 +224,10 @@ def hashed(draw: Draw, numbers: Integers) -> NDArray[np.uint64]:
 WINDOWINGS: dict[str, type[Tiled] | type[Random]] = {"tiled": Tiled, "random": Random}
 
 
-class TextConfig(Record):
+class TextConfig(NamedFiles):
     """Where the text of a language model comes from, and how it is cut."""
 
-    dataset: str | None = None
-    """A named set, such as "tinyshakespeare": file names below are then those of its files (clearhead data list)."""
+    FILES = ("text", "validation_text", "test_text")
 
     text: str | None = None
     """The text to train on, plain or gzip."""
@@ -247,7 +246,3 @@ class TextConfig(Record):
 
     validation_windows: int | None = Field(default=None, ge=1)
     """Validate on this many windows, drawn once and for all, in place of the whole text: an estimate, but quick."""
-
-    def path(self, name: str) -> Path:
-        """Where a named file lies: in the named set, if there is one."""
-        return set_file(self.dataset, name) if self.dataset is not None else Path(name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, overload
 
@@ -21,6 +20,7 @@ from clearhead.engines.ranking import Flags, Floats, Ids, log_softmax
 from clearhead.errors import DataError
 from clearhead.text.specials import PAD_ID
 from clearhead.text.tokenizer import TokenizerPair, check_encodable
+from clearhead.text.turns import next_turn
 
 BATCH_TOKENS = 8192
 """Tokens, padding included, that are read side by side."""
@@ -76,10 +76,10 @@ class TextClassifier(ABC):
             return next(self.stream([texts])).probabilities
         return [found.probabilities for found in self.stream(texts)]
 
-    def stream(self, texts: Iterable[str]) -> Iterator[Classified]:
-        """What each text is taken for, in order, in constant memory."""
+    def stream(self, texts: Iterable[str | None]) -> Iterator[Classified]:
+        """What each text is taken for, in order, in constant memory; a None says that no more come for a while."""
         remaining, first = iter(texts), 0
-        while window := list(islice(remaining, WINDOW)):
+        while window := next_turn(remaining, WINDOW):
             yield from self._window(window, first)
             first += len(window)
 

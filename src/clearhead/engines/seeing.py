@@ -5,17 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import ClassVar, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.data.picture_files import Form, read_picture
+from clearhead.data.picture_reading import Form, read_picture
 from clearhead.engines.classifying import ReadingEngine
 from clearhead.engines.directory import Exported
 from clearhead.engines.ranking import Floats, log_softmax
+from clearhead.text.turns import next_turn
 
 BATCH_TOKENS = 8192
 """Patches that are looked at side by side."""
@@ -62,10 +62,10 @@ class PictureClassifier(ABC):
             return self.classify([pictures])[0]
         return [seen.label for seen in self.stream(pictures)]
 
-    def stream(self, paths: Iterable[str | Path]) -> Iterator[Seen]:
-        """What each picture file is taken for, in order, in constant memory."""
-        remaining = iter(paths)
-        while some := list(islice(remaining, self.batch_size)):
+    def stream(self, paths: Iterable[str | Path | None]) -> Iterator[Seen]:
+        """What each picture file is taken for, in order, in constant memory; a None says that no more come now."""
+        remaining = (None if path is None else str(path) for path in paths)
+        while some := next_turn(remaining, self.batch_size):
             read = [read_picture(Path(path), self.form) for path in some]
             probs = self.probabilities(np.stack([pixels for pixels, _ in read]))
             for row, (_, size) in zip(probs.tolist(), read, strict=True):

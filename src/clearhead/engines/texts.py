@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, overload
 
@@ -17,6 +16,7 @@ from clearhead.generate.hypothesis import Hypothesis
 from clearhead.generate.settings import GenerationConfig
 from clearhead.text.streaming import cut
 from clearhead.text.tokenizer import TokenizerPair, check_encodable
+from clearhead.text.turns import next_turn
 
 WINDOW = 1024
 """Lines read ahead, so that those of a length can go together; memory is bounded by this."""
@@ -66,9 +66,12 @@ class TextTranslator(ABC):
 
     @abstractmethod
     def stream(
-        self, texts: Iterable[str], config: GenerationConfig, workers: int | None = None
+        self, texts: Iterable[str | None], config: GenerationConfig, workers: int | None = None
     ) -> Iterator[list[Translation]]:
-        """The n best translations of each text, in order, in constant memory; an empty text stays empty."""
+        """The n best translations of each text, in order, in constant memory; an empty text stays empty.
+
+        Texts are read ahead, as far as a None, which says that no more will come for a while.
+        """
 
     def encode(self, texts: Sequence[str], first: int) -> list[list[int]]:
         """The ids of texts, or which one of them, counted from `first` on, cannot be read."""
@@ -121,12 +124,12 @@ class ExportedTranslator(TextTranslator):
         self.path = exported.path
 
     def stream(
-        self, texts: Iterable[str], config: GenerationConfig, workers: int | None = None
+        self, texts: Iterable[str | None], config: GenerationConfig, workers: int | None = None
     ) -> Iterator[list[Translation]]:
         self.engine.check(config)
         remaining = iter(texts)
         first = 0
-        while window := list(islice(remaining, WINDOW)):
+        while window := next_turn(remaining, WINDOW):
             yield from self._window(window, first, config)
             first += len(window)
 

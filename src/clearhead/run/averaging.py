@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from clearhead.checkpoint import all_steps, best_first, load_model, read_tensors, restore_model, save_model
+from clearhead.data.naming import kept_settings
 from clearhead.errors import DataError, UsageError, WouldOverwriteError
 from clearhead.storage import verify
 from clearhead.training.averaging import average
@@ -37,6 +38,6 @@ def average_run(run: Path, out: Path, *, last: int | None = None, best: int | No
         stored.tokenizers,
         generation=stored.generation,
         card=f"{card}\nThe weights are the mean of {', '.join(names)}.\n",
-        training_config=(run / "config.toml").read_text(encoding="utf-8"),
+        training_config=kept_settings(run, out),
     )
     return names

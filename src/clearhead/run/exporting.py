@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from clearhead.checkpoint import locate
+from clearhead.data.naming import kept_settings
 from clearhead.engines.directory import ExportNotes, describe_export
 from clearhead.engines.opening import open_exported
 from clearhead.errors import ParityError, UsageError, WouldOverwriteError, choose
@@ -92,8 +93,7 @@ def export(
             raise ParityError(f"{out} was not written, for it is not the same: {'; '.join(problems)}")
         write_json(draft / "parity.json", parity.as_json())
         (draft / "README.md").write_text(with_section(_text(home / "README.md"), "Export", parity.section()), "utf-8")
-        training = _text(home / "training_config.toml") or _text(home / "config.toml")
-        (draft / "training_config.toml").write_text(training, "utf-8")
+        (draft / "training_config.toml").write_text(kept_settings(home, out), "utf-8")
         found.append(parity)
 
     write_directory(out, fill)

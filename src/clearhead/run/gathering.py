@@ -134,11 +134,11 @@ def tokenised(
     with_words: bool = False,
 ) -> Generator[Noted | Reading, None, Corpus]:
     """Tokenise what `tagged` makes of the kept texts of a survey; `content` says what that is, apart from the texts."""
-    everything, name = yield from _tokenised(gathered.survey, tokenizer, tagged, content, with_words)
+    everything, name = yield from tokenised_survey(gathered.survey, tokenizer, tagged, content, with_words)
     rows = tuple(np.flatnonzero(mask[everything.numbers]) for mask in (gathered.trained, gathered.held_out))
     training, validation, validation_name = everything.subset(rows[0]), everything.subset(rows[1]), name
     if gathered.validation is not None:
-        found = yield from _tokenised(gathered.validation, tokenizer, tagged, content, with_words)
+        found = yield from tokenised_survey(gathered.validation, tokenizer, tagged, content, with_words)
         validation, validation_name = found
     of_split = (("train", gathered.survey, training), ("validate", gathered.validation or gathered.survey, validation))
     for purpose, source, texts in of_split:
@@ -158,14 +158,14 @@ def open_corpus(ticket: Ticket) -> Corpus:
     return Corpus(training, validation, lambda: names)
 
 
-def _tokenised(
+def tokenised_survey(
     survey: Survey,
     tokenizer: Tokenizer,
     tagged: Callable[[Survey], Iterable[Tagged]],
     content: str,
     with_words: bool,
 ) -> Generator[Noted | Reading, None, tuple[TokenisedTexts, str]]:
-    """The texts, and their name in the cache."""
+    """What `tagged` makes of the kept texts of one survey, tokenised, and its name in the cache."""
     chosen = np.packbits(survey.kept).tobytes().hex()
     content = cache_key(survey.texts.fingerprint(), chosen, content)
     # What is tokenised may be sentences, of which nobody knows the number.

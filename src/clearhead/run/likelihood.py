@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from clearhead.config import build, read_toml
+from clearhead.config import build
 from clearhead.data.batches import BatchConfig, fixed_parts
 from clearhead.data.corpus import driven
+from clearhead.data.naming import read_settings
 from clearhead.data.windows import TextConfig, Tiled, TokenisedText, WindowBatch, opening_or_tokenising_text
 from clearhead.engines.writing import TextWriter
 from clearhead.errors import ConfigError, DataError, choose
@@ -84,7 +85,7 @@ def kept_text(model: Path, split: str) -> ExaminedText:
     chosen = choose({"validation": "validation", "test": "test"}, split, "split")
     for name in ("config.toml", "training_config.toml", "model/training_config.toml"):
         if (model / name).is_file():
-            data = build(TextConfig, read_toml(model / name).get("data", {}), str(model / name))
+            data = build(TextConfig, read_settings(model / name).get("data", {}), str(model / name))
             if chosen == "validation":
                 return examine_texts(data).validation
             if data.test_text is not None:

@@ -13,7 +13,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from clearhead.checkpoint import write_tensors
-from clearhead.data.picture_files import read_picture
+from clearhead.data.picture_reading import read_picture
 from clearhead.errors import UsageError
 from clearhead.inspection.ablation import ablated
 from clearhead.inspection.names import Head, all_heads, meant, named_heads

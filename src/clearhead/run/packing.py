@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from clearhead.checkpoint import load_model, locate, save_model
+from clearhead.data.naming import kept_settings
 from clearhead.errors import WouldOverwriteError
 from clearhead.run.card import with_section
 
@@ -22,7 +23,7 @@ def pack(model: Path, out: Path, dtype: str = "float16") -> int:
         stored.tokenizers,
         generation=stored.generation,
         card=with_section(_text(home, "README.md"), "Storage", remark),
-        training_config=_text(home, "training_config.toml") or _text(home, "config.toml"),
+        training_config=kept_settings(home, out),
         dtype=dtype,
     )
     return sum(path.stat().st_size for path in out.iterdir())

@@ -7,8 +7,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from clearhead.config import build, read_toml
+from clearhead.config import build
 from clearhead.data.doctor import kept_pairs
+from clearhead.data.naming import read_settings
 from clearhead.data.number_split import Split
 from clearhead.data.sources import DataConfig, Part, open_source
 from clearhead.errors import ConfigError, UsageError, choose
@@ -83,7 +84,7 @@ def translated(
 def _trained_on(model: Path) -> TrainedOn | None:
     for name in ("config.toml", "training_config.toml", "model/training_config.toml"):
         if (model / name).is_file():
-            tree = read_toml(model / name)
+            tree = read_settings(model / name)
             data = build(DataConfig, tree.get("data", {}), str(model / name))
             return TrainedOn(data, int(tree.get("train", {}).get("seed", 1)))
     return None

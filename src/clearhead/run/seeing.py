@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from clearhead.config import build
 from clearhead.data.examples import Integers
 from clearhead.data.number_split import Split
-from clearhead.data.picture_files import Form
+from clearhead.data.picture_reading import Form
 from clearhead.data.pictures import PictureExamples, Pictures, PicturesConfig, open_set, opening, set_aside
 from clearhead.engines.seeing import PictureClassifier
 from clearhead.engines.seeing import Seen as Seen

@@ -13,10 +13,11 @@ from typing import Any
 
 from pydantic import model_validator
 
-from clearhead.config import Record, Tree, build, override, read_toml
+from clearhead.config import Record, Tree, build, override, to_toml
 from clearhead.data.batches import BatchConfig
 from clearhead.data.documents import DocumentConfig
 from clearhead.data.labelled import LabelledConfig
+from clearhead.data.naming import NamedFiles, read_settings
 from clearhead.data.pictures import PicturesConfig
 from clearhead.data.sources import DataConfig
 from clearhead.data.windows import TextConfig
@@ -145,7 +146,7 @@ def trained_by(path: Path) -> RunConfig | None:
     """The settings that a model was trained by, if its directory has them."""
     for name in CONFIGS:
         if (path / name).is_file():
-            return build_config(read_toml(path / name), str(path / name))
+            return build_config(read_settings(path / name), str(path / name))
     return None
 
 
@@ -185,7 +186,15 @@ def resolve(tree: Tree, assignments: Iterable[str] = (), where: str = "the comma
 
 def read_config(path: Path, assignments: Iterable[str] = ()) -> RunConfig:
     """Read a config file, with overrides."""
-    return resolve(read_toml(path), assignments, str(path))
+    return resolve(read_settings(path), assignments, str(path))
+
+
+def settings_for(directory: Path, config: RunConfig) -> str:
+    """A configuration as the text of a file in a directory, with the data's folder as seen from there."""
+    data = config.data
+    if isinstance(data, NamedFiles):
+        data = data.model_copy(update={"base": data.seen_from(directory)})
+    return to_toml(config.model_copy(update={"data": data}))
 
 
 def from_environment(environment: Mapping[str, str]) -> list[str]:

@@ -5,29 +5,22 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-import torch.nn.functional as F
-
 from clearhead.checkpoint import load_model, locate, model_tensors, save_model
-from clearhead.errors import DataError, StorageError, WouldOverwriteError
-from clearhead.evaluate import score
-from clearhead.generate.settings import GenerationConfig
+from clearhead.data.naming import kept_settings
+from clearhead.errors import StorageError, WouldOverwriteError
 from clearhead.inspection.ablation import ablated, prune_heads
 from clearhead.inspection.names import all_heads
 from clearhead.inspection.pictures import Changes, draw_changes
-from clearhead.nn.masks import real_tokens
-from clearhead.run.translating import LoadedTranslator
+from clearhead.models import Model
+from clearhead.run.task import Measure, Trial
 from clearhead.storage import storage_error, sync, write_text
-from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID
 
 WHOLE = ""
 """The name under which the whole model is noted."""
-LOSS_TOKENS = 1024
-"""Target tokens, padding included, whose logits exist at the same time."""
 
 
 @dataclass(frozen=True)
@@ -35,13 +28,14 @@ class Effect:
     """What a model does without one head."""
 
     name: str
-    loss: float
-    """Mean negative log-probability of a reference token."""
-    bleu: float
-    loss_change: float
-    """Without the head minus with it: a useful head has a positive one."""
-    bleu_change: float
-    """Without the head minus with it: a useful head has a negative one."""
+    values: dict[str, float]
+    """What was measured without it, such as loss and bleu."""
+    changes: dict[str, float]
+    """Without the head minus with it."""
+
+    def row(self) -> dict[str, Any]:
+        """The same as one row of a table."""
+        return {"name": self.name, **self.values, **{f"{key}_change": change for key, change in self.changes.items()}}
 
 
 class Notebook:
@@ -49,23 +43,23 @@ class Notebook:
 
     def __init__(self, path: Path, fingerprint: str) -> None:
         self.path = path
-        self.found: dict[str, tuple[float, float]] = {}
+        self.found: dict[str, dict[str, float]] = {}
         lines = path.read_text(encoding="utf-8").split("\n") if path.is_file() else []
         # A kill may leave half a line at the end.
         rows = [row for line in lines[:-1] if (row := _parsed(line)) is not None]
         if rows and rows[0].get("fingerprint") != fingerprint:
             raise WouldOverwriteError(f"{path} has results of another model or other data: remove it, or change --out")
         if rows:
-            self.found = {row["name"]: (row["loss"], row["bleu"]) for row in rows[1:]}
+            self.found = {row.pop("name"): row for row in rows[1:]}
         self._rewrite(fingerprint)
 
-    def add(self, name: str, loss: float, bleu: float) -> None:
+    def add(self, name: str, values: dict[str, float]) -> None:
         """Note one result."""
-        self.found[name] = loss, bleu
-        self._append({"name": name, "loss": loss, "bleu": bleu})
+        self.found[name] = values
+        self._append({"name": name, **values})
 
     def _rewrite(self, fingerprint: str) -> None:
-        rows = [{"name": name, "loss": loss, "bleu": bleu} for name, (loss, bleu) in self.found.items()]
+        rows = [{"name": name, **values} for name, values in self.found.items()]
         text = "".join(json.dumps(row) + "\n" for row in [{"fingerprint": fingerprint}, *rows])
         try:
             write_text(self.path, text)
@@ -90,89 +84,44 @@ def _parsed(line: str) -> dict[str, Any] | None:
 
 
 def importance(
-    translator: LoadedTranslator,
-    pairs: Sequence[tuple[str, str]],
-    notes: Path,
-    *,
-    config: GenerationConfig,
-    language: str | None = None,
-    progress: Callable[[int], None] = lambda done: None,
+    model: Model, trial: Trial, notes: Path, progress: Callable[[int], None] = lambda done: None
 ) -> Iterator[Effect]:
-    """For every head, how loss and BLEU change without it; what `notes` has from an earlier try is not done again.
+    """For every head, how what a trial measures changes without it; what `notes` has is not measured again.
 
-    `progress` hears how many translations are done, of as many as there are pairs for each head and for the whole.
+    `progress` hears how many examples are done, of as many as the trial has for each head and for the whole model.
     """
-    if not pairs:
-        raise DataError("there are no pairs to try the heads on")
-    names = [WHOLE, *(head.name for head in all_heads(translator.model))]
-    notebook = Notebook(notes, _fingerprint(translator, pairs, config, language))
+    names = [WHOLE, *(head.name for head in all_heads(model))]
+    notebook = Notebook(notes, _fingerprint(model, trial))
     done = 0
     for name in names:
         if name not in notebook.found:
-            with ablated(translator.model, *([name] if name else [])):
-                loss = mean_loss(translator, pairs)
-                found = []
-                for best in translator.stream([source for source, _ in pairs], config):
-                    found.append(best[0].text)
-                    progress(done + len(found))
-            references = [reference for _, reference in pairs]
-            bleu = score(found, references, target_language=language, resamples=0).bleu
-            notebook.add(name, loss, bleu)
-        done += len(pairs)
+            with ablated(model, *([name] if name else [])):
+                measured = trial.measure(_from(done, progress))
+            keys = (measure.key for measure in trial.measures)
+            notebook.add(name, dict(zip(keys, measured, strict=True)))
+        done += trial.size
         progress(done)
-        loss, bleu = notebook.found[name]
         if name:
-            whole = notebook.found[WHOLE]
-            yield Effect(name, loss, bleu, loss - whole[0], bleu - whole[1])
+            values, whole = notebook.found[name], notebook.found[WHOLE]
+            yield Effect(name, values, {key: value - whole[key] for key, value in values.items()})
 
 
-@torch.inference_mode()
-def mean_loss(translator: LoadedTranslator, pairs: Sequence[tuple[str, str]]) -> float:
-    """The mean negative log-probability of a reference token, </s> included; pairs too long for the model are left."""
-    longest = translator.model.config.max_len
-    sides = (translator.tokenizers.source, translator.tokenizers.target)
-    sources, targets = (
-        [[*ids, EOS_ID] for ids in tokenizer.encode_batch([pair[side].strip() for pair in pairs])]
-        for side, tokenizer in enumerate(sides)
-    )
-    fitting = [row for row in range(len(pairs)) if max(len(sources[row]), len(targets[row])) <= longest]
-    if not fitting:
-        raise DataError(f"no pair is short enough for this model, which reads at most {longest - 1} tokens")
-    order = sorted(fitting, key=lambda row: (len(targets[row]), len(sources[row])))
-    total, tokens = 0.0, 0
-    while order:
-        # The longest left comes first, so that it says how many fit.
-        rows = order[-max(1, LOSS_TOKENS // len(targets[order[-1]])) :]
-        del order[-len(rows) :]
-        source, target = (_padded([side[row] for row in rows]).to(translator.device) for side in (sources, targets))
-        read = torch.cat((torch.full_like(target[:, :1], BOS_ID), target[:, :-1]), 1)
-        real = real_tokens(target, PAD_ID)
-        logits = translator.model(source, read, real_tokens(source, PAD_ID), real)
-        total += float(F.cross_entropy(logits[real], target[real], reduction="sum").double())
-        tokens += int(real.sum())
-    return total / tokens
+def _from(done: int, progress: Callable[[int], None]) -> Callable[[int], None]:
+    return lambda more: progress(done + more)
 
 
-def _padded(rows: Sequence[Sequence[int]]) -> torch.Tensor:
-    width = max(len(row) for row in rows)
-    return torch.tensor([[*row, *[PAD_ID] * (width - len(row))] for row in rows], dtype=torch.long)
-
-
-def _fingerprint(
-    translator: LoadedTranslator, pairs: Sequence[tuple[str, str]], config: GenerationConfig, language: str | None
-) -> str:
-    """What tells results of this model on these pairs from those of any other."""
-    known = hashlib.sha256(json.dumps([list(map(list, pairs)), config.model_dump(), language]).encode())
-    known.update(translator.tokenizers.fingerprint().encode())
-    for name, tensor in sorted(model_tensors(translator.model).items()):
+def _fingerprint(model: Model, trial: Trial) -> str:
+    """What tells results of this model on these examples from those of any other."""
+    known = hashlib.sha256(trial.fingerprint().encode())
+    for name, tensor in sorted(model_tensors(model).items()):
         known.update(name.encode() + tensor.numpy().tobytes())
     return known.hexdigest()
 
 
-def save_importance(stem: Path, effects: Sequence[Effect]) -> list[Path]:
+def save_importance(stem: Path, effects: Sequence[Effect], measures: Sequence[Measure]) -> list[Path]:
     """Write a table, a JSON file and a picture of what heads are worth; the three names come back."""
     table, tree, picture = (stem.with_suffix(suffix) for suffix in (".tsv", ".json", ".png"))
-    rows = [asdict(effect) for effect in effects]
+    rows = [effect.row() for effect in effects]
     header = "\t".join(rows[0])
     lines = ["\t".join(_cell(value) for value in row.values()) for row in rows]
     try:
@@ -180,9 +129,16 @@ def save_importance(stem: Path, effects: Sequence[Effect]) -> list[Path]:
         write_text(tree, json.dumps(rows, indent=2) + "\n")
     except OSError as error:
         raise storage_error(stem, error) from error
-    losses = {effect.name: effect.loss_change for effect in effects}
-    scores = {effect.name: effect.bleu_change for effect in effects}
-    draw_changes(picture, [Changes("change of loss", losses, 1), Changes("change of BLEU", scores, -1, 2)])
+    panels = [
+        Changes(
+            f"change of {measure.name}",
+            {effect.name: effect.changes[measure.key] for effect in effects},
+            measure.useful,
+            min(measure.digits, 3),
+        )
+        for measure in measures
+    ]
+    draw_changes(picture, panels)
     return [table, tree, picture]
 
 
@@ -203,7 +159,7 @@ def prune(model: Path, names: Sequence[str], out: Path) -> tuple[int, int]:
         stored.tokenizers,
         generation=stored.generation,
         card=f"{_text(home / 'README.md')}\nPruned heads: {', '.join(names)}.\n",
-        training_config=_text(home / "training_config.toml") or _text(home / "config.toml"),
+        training_config=kept_settings(home, out),
     )
     before, after = (sum(weights.numel() for weights in one.parameters()) for one in (stored.model, smaller))
     return before, after

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 from clearhead.checkpoint import StoredModel
 from clearhead.config import Tree
 from clearhead.data.examples import Examples
+from clearhead.errors import UsageError
 from clearhead.models import Model, ModelConfig
 from clearhead.run.settings import RunConfig
 from clearhead.text.tokenizer import TokenizerPair
-from clearhead.training.events import Noted, Reading, Sample
+from clearhead.training.events import Noted, Reading, Sample, Terms
 from clearhead.training.sizing import Choice
 
 Ticket: TypeAlias = tuple[str, ...]
@@ -61,13 +63,62 @@ class About(NamedTuple):
     """A command that uses the model in the current directory."""
 
 
+class Measure(NamedTuple):
+    """One number by which a model is judged."""
+
+    name: str
+    """As people write it: loss, BLEU, accuracy."""
+    useful: Literal[-1, 1]
+    """The sign of its change when something useful is taken from the model."""
+    digits: int
+
+    @property
+    def key(self) -> str:
+        """Its name in files."""
+        return self.name.lower()
+
+
+class Asked(NamedTuple):
+    """What a user wants a model to be tried on."""
+
+    files: Sequence[Path] = ()
+    split: str | None = None
+    limit: int | None = None
+    """At most so many examples."""
+    beam: int | None = None
+    """For models that search."""
+
+    def one_file(self) -> Path | None:
+        """The file, where there can be only one, and nothing is searched for."""
+        if len(self.files) > 1 or self.beam is not None:
+            raise UsageError("such a model is tried on one file or folder (--on FILE), and --beam is for translators")
+        return self.files[0] if self.files else None
+
+
+class Trial(ABC):
+    """Examples to try a model on again and again, and what is measured on them."""
+
+    measures: ClassVar[tuple[Measure, ...]]
+    unit: str
+    """What there are `size` of."""
+    size: int
+
+    @abstractmethod
+    def measure(self, progress: Callable[[int], None]) -> tuple[float, ...]:
+        """A number for each measure, of the model as it is now; `progress` hears how many examples are done."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """The same for the same examples, measured in the same way."""
+
+
 class Task(ABC, Generic[Config, Found, AModel]):
     """All that a run has to know of one kind of model; `Found` is what was learnt from looking at the data once."""
 
     verb: ClassVar[str]
     """The command that uses such a model."""
-    unit: ClassVar[str] = "tok"
-    """What is asked for while training, as it is counted by the second."""
+    terms: ClassVar[Terms]
+    """What is asked for and answered, in people's words."""
 
     @abstractmethod
     def given(self, files: Mapping[str, str]) -> Tree:
@@ -106,6 +157,10 @@ class Task(ABC, Generic[Config, Found, AModel]):
     @abstractmethod
     def use(self, stored: StoredModel, device: str) -> Any:
         """What a loaded model is used through; it has the model as `model`."""
+
+    def trial(self, loaded: Any, model: Path, asked: Asked) -> Trial:
+        """What heads of a loaded model are weighed on: files, or a split of the data it was trained on."""
+        raise UsageError(f"{model} is a {loaded.model.config.kind}, whose heads cannot be weighed")
 
 
 SHOWN = 3

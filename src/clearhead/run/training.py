@@ -2,78 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor
-
-from clearhead.checkpoint import (
-    Checkpoints,
-    StoredModel,
-    all_steps,
-    best_first,
-    describe_model,
-    is_whole,
-    model_tensors,
-    read_tensors,
-    restore_model,
-    save_model,
-    seal_description,
-    verify_description,
-)
-from clearhead.config import Record, to_toml
-from clearhead.data.batches import Batches, fixed_parts
+from clearhead.checkpoint import all_steps, describe_model, seal_description, verify_description
 from clearhead.errors import MissingInputError, WouldOverwriteError
-from clearhead.models import MODELS, Model
-from clearhead.run.card import model_card
+from clearhead.models import MODELS
+from clearhead.run.assembling import Assembled, assemble
 from clearhead.run.devices import pick_device
-from clearhead.run.settings import RunConfig, read_config
-from clearhead.run.starting import read_start, take_weights
-from clearhead.run.task import Prepared
+from clearhead.run.finishing import finish
+from clearhead.run.settings import RunConfig, read_config, settings_for
+from clearhead.run.starting import read_start
 from clearhead.run.tasks import TASKS
 from clearhead.run.together import BEGUN, agree_on, continues, examine_together, join, prepare_together
 from clearhead.storage import DRAFT, storage_error, write_text
-from clearhead.text.specials import PAD_ID
 from clearhead.text.tokenizer import TokenizerPair
-from clearhead.training.allocator import keep_memory
-from clearhead.training.averaging import average
-from clearhead.training.distributed import SOLO, Lesson, Sharded, Team, share_out
+from clearhead.training.distributed import Team
 from clearhead.training.estimate import estimate
-from clearhead.training.events import Event, Finished, Noted, Reading, Sample
+from clearhead.training.events import Event, Noted, Reading
 from clearhead.training.logbook import Logbook
-from clearhead.training.loop import Loop, TrainingState
-from clearhead.training.losses import LOSSES
-from clearhead.training.objectives import OBJECTIVES
-from clearhead.training.optimizers import make_optimizer
+from clearhead.training.loop import TrainingState
 
 BEFORE_CONFIG = ("metrics.jsonl", "train.log")
 """What a run writes before its config.toml: alone, they are left from a start that failed, and nothing is lost."""
-
-
-@dataclass(frozen=True, eq=False)
-class Assembled:
-    """A run that is ready to start."""
-
-    config: RunConfig
-    prepared: Prepared
-    model: Model
-    loop: Loop
-    checkpoints: Checkpoints
-    taken: str | None = None
-    """What weights were taken from where, if they were."""
-
-    @property
-    def team(self) -> Team:
-        return self.loop.team
-
-    @property
-    def generation(self) -> dict[str, Any] | None:
-        """How the model is used unless the user says otherwise, if it is one that writes."""
-        return self.config.generation.model_dump() if self.model.generates else None
 
 
 def train(
@@ -185,7 +137,7 @@ def _start(
     with team.agreement():
         if team.leads:
             _describe(Path(config.out), assembled)
-    yield from _finish(assembled, assembled.loop.run(TrainingState()))
+    yield from finish(assembled, assembled.loop.run(TrainingState()))
 
 
 def _introduced(assembled: Assembled) -> Iterator[Noted]:
@@ -214,7 +166,7 @@ def _go_on(
             _write_config(run, assembled.config)
     for note in notes:
         yield Noted(note)
-    yield from _recorded(team, run, _finish(assembled, assembled.loop.run(state)), state.step)
+    yield from _recorded(team, run, finish(assembled, assembled.loop.run(state)), state.step)
 
 
 def _describe(run: Path, assembled: Assembled) -> None:
@@ -229,133 +181,9 @@ def _describe(run: Path, assembled: Assembled) -> None:
 
 def _write_config(run: Path, config: RunConfig) -> None:
     try:
-        write_text(run / "config.toml", to_toml(config))
+        write_text(run / "config.toml", settings_for(run, config))
     except OSError as error:
         raise storage_error(run, error) from error
-
-
-def assemble(
-    config: RunConfig,
-    prepared: Prepared,
-    team: Team = SOLO,
-    stop: Callable[[], bool] = lambda: False,
-    start: StoredModel | None = None,
-) -> Assembled:
-    """Build model, optimizer, batches and checkpoints for a run; the seed fixes every initial weight.
-
-    Where the leader has a model to start from, its weights are taken instead, as far as they fit.
-    """
-    config = _completed(config, prepared)
-    shape = config.model
-    keep_memory()
-    settings = config.train
-    with team.agreement():
-        torch.manual_seed(settings.seed)
-        model = MODELS[shape.kind](shape).to(team.device)
-        taken = take_weights(model, start) if start is not None else None
-    loss = LOSSES[settings.loss](settings.smoothing, PAD_ID, agreement=settings.agreement)
-    sharing = share_out(Lesson(model, loss, OBJECTIVES[shape.kind], settings.precision), team, settings.sharding)
-    optimizer = make_optimizer(model, settings, team)
-    checkpoints = Checkpoints(
-        Path(config.out), model, optimizer, keep_last=settings.keep_last, keep_best=settings.keep_best, team=team
-    )
-    loop = Loop(
-        sharing=sharing,
-        optimizer=optimizer,
-        batches=Batches(prepared.training, config.batches, settings.seed),
-        config=settings,
-        validation=lambda: fixed_parts(prepared.validation, config.batches, team.rank, team.size),
-        samples=lambda: _leaders_samples(model, prepared, team, isinstance(sharing, Sharded)),
-        keeper=checkpoints,
-        dim=shape.dim,
-        stop=stop,
-        team=team,
-        unit=TASKS[shape.kind].unit,
-    )
-    return Assembled(config, prepared, model, loop, checkpoints, taken)
-
-
-def _completed(config: RunConfig, prepared: Prepared) -> RunConfig:
-    """The settings with what comes from the data, and from tokenizers that were trained elsewhere, filled in."""
-    known: dict[str, Record] = {"model": TASKS[config.model.kind].shape(config, prepared)}
-    if prepared.tokenizers is not None:
-        facts = {"kind": prepared.tokenizers.source.kind, "joint": prepared.tokenizers.joint}
-        known["tokenizer"] = config.tokenizer.model_copy(update=facts)
-    return config.model_copy(update=known)
-
-
-def _leaders_samples(model: Model, prepared: Prepared, team: Team, is_sharded: bool) -> tuple[Sample, ...]:
-    """Samples for people, who look over the leader's shoulder; of a model in shards it is lent a whole one."""
-    kind = model.config.kind
-    tensors = model_tensors(model, team) if is_sharded else {}
-    if not team.leads:
-        return ()
-    if is_sharded:
-        model = MODELS[kind](model.config)
-        restore_model(model, tensors, Path())
-    return TASKS[kind].samples(model, prepared, str(team.device))
-
-
-def _finish(assembled: Assembled, events: Iterator[Event]) -> Iterator[Event]:
-    """Pass a loop's events on; before its last one, choose the weights to keep and write the model directory."""
-    for event in events:
-        if not isinstance(event, Finished):
-            yield event
-            continue
-        yield from _choose_weights(assembled)
-        path = Path(assembled.config.out) / "model"
-        loss = assembled.loop.measure().loss
-        tensors = model_tensors(assembled.model, assembled.team)
-        with assembled.team.agreement():
-            if assembled.team.leads:
-                save_model(
-                    path,
-                    assembled.model,
-                    assembled.prepared.tokenizers,
-                    generation=assembled.generation,
-                    card=model_card(assembled.config, assembled.model, event, loss, assembled.prepared.num_trained),
-                    training_config=to_toml(assembled.config),
-                    tensors=tensors,
-                )
-        yield dataclasses.replace(event, model_dir=path)
-
-
-def _choose_weights(assembled: Assembled) -> Iterator[Noted]:
-    """Leave in the model the best of: the best checkpoint, and the average if one was asked for."""
-    team = assembled.team
-    candidates: dict[str, list[Path]] = {}
-    if team.leads:
-        candidates = _candidates(assembled)
-    names = team.tell(list(candidates))
-    measured = {}
-    for name in names:
-        _take_weights(assembled, candidates.get(name, []))
-        measured[name] = assembled.loop.measure().loss if len(names) > 1 else 0.0
-    winner = min(measured, key=lambda name: measured[name])
-    if len(names) > 1:
-        yield Noted("; ".join(f"{name}: loss {loss:.4f}" for name, loss in measured.items()) + f"; kept {winner}")
-    if winner != names[-1]:
-        _take_weights(assembled, candidates.get(winner, []))
-
-
-def _take_weights(assembled: Assembled, paths: list[Path]) -> None:
-    """Put the mean of checkpoints into the model; the leader knows of which."""
-    weights: dict[str, Tensor] = {}
-    with assembled.team.agreement():
-        if assembled.team.leads:
-            weights = average(read_tensors(path / "model.safetensors") for path in paths)
-    restore_model(assembled.model, weights, assembled.checkpoints.directory, assembled.team)
-
-
-def _candidates(assembled: Assembled) -> dict[str, list[Path]]:
-    """What the final weights may be made of."""
-    settings, directory = assembled.config.train, assembled.checkpoints.directory
-    newest, ranked = (list(filter(is_whole, paths)) for paths in (all_steps(directory), best_first(directory)))
-    candidates = {"the best checkpoint": ranked[:1]} if ranked else {"the last checkpoint": newest[-1:]}
-    chosen = newest[-settings.average :] if settings.average_of == "last" else ranked[: settings.average]
-    if settings.average > 1 and len(chosen) > 1:
-        candidates[f"the average of the {settings.average_of} {len(chosen)}"] = chosen
-    return candidates
 
 
 def _recorded(team: Team, run: Path, events: Iterator[Event], resumed_at: int = 0) -> Iterator[Event]:

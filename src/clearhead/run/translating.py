@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import astuple
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,6 +24,7 @@ from clearhead.run.workers import Crew, can_fork
 from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from clearhead.text.streaming import StopStrings
 from clearhead.text.tokenizer import TokenizerPair
+from clearhead.text.turns import next_turn
 
 if TYPE_CHECKING:
     from clearhead.export.verify import Parity
@@ -74,19 +74,20 @@ class LoadedTranslator(TextTranslator):
         return export_loaded(self, to, Path(out), **options)
 
     def stream(
-        self, texts: Iterable[str], config: GenerationConfig, workers: int | None = None
+        self, texts: Iterable[str | None], config: GenerationConfig, workers: int | None = None
     ) -> Iterator[list[Translation]]:
         """The n best translations of each text, in order, in constant memory; an empty text stays empty.
 
-        `workers` one-thread processes share the work. If not given there are as many as torch may use threads, where
-        that pays: on a CPU, from some hundred texts on.
+        Texts are read ahead, as far as a None, which says that no more will come for a while. `workers`
+        one-thread processes share the work. If not given there are as many as torch may use threads, where that pays:
+        on a CPU, from some hundred texts on.
         """
         remaining = iter(texts)
         first, count = 0, 0
         with ExitStack() as stack:
             crew: Crew | None = None
-            while window := list(islice(remaining, WINDOW * max(count, 1))):
-                if first == 0 and (count := self._workers(len(window), workers)) > 1:
+            while window := next_turn(remaining, WINDOW * max(count, 1)):
+                if crew is None and (count := self._workers(len(window), workers)) > 1:
                     crew = stack.enter_context(Crew(lambda job: self._job(job, config), count))
                 yield from self._window(window, first, config, crew)
                 first += len(window)

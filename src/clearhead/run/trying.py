@@ -10,10 +10,11 @@ import numpy as np
 
 from clearhead.data.examples import Batch
 from clearhead.data.labelled import LabelledBatch, framed
+from clearhead.data.pictures import PictureExamples
 from clearhead.errors import UsageError
 from clearhead.models import Model
 from clearhead.run.classifying import LoadedClassifier
-from clearhead.run.judging import texts_to_judge
+from clearhead.run.judging import ToJudge, texts_to_judge
 from clearhead.run.seeing import LoadedVit, pictures_to_score
 from clearhead.run.tasks import TASKS
 from clearhead.run.using import load
@@ -53,8 +54,8 @@ def evenly(items: Sequence[Item], count: int) -> list[Item]:
     return [items[place * len(items) // count] for place in range(count)]
 
 
-def _pictures(loaded: LoadedVit, path: Path, split: str, limit: int | None) -> list[Batch]:
-    examples = pictures_to_score(loaded, path, split, limit=limit)
+def picture_batches(loaded: LoadedVit, examples: PictureExamples) -> list[Batch]:
+    """Labelled pictures in batches."""
     size = max(1, TOKENS // loaded.model.config.num_tokens)
     return [
         examples.batch(np.arange(first, min(first + size, len(examples))), None)
@@ -62,9 +63,8 @@ def _pictures(loaded: LoadedVit, path: Path, split: str, limit: int | None) -> l
     ]
 
 
-def _texts(loaded: LoadedClassifier, path: Path, split: str, limit: int | None) -> list[Batch]:
-    """Texts from short to long; the pieces of a long one stay together."""
-    given = texts_to_judge(loaded, path, {}, split, limit)
+def text_batches(loaded: LoadedClassifier, given: ToJudge) -> list[Batch]:
+    """Labelled texts in batches, from short to long; the pieces of a long one stay together."""
     encoded = loaded.tokenizers.source.encode_batch([text.strip() for text in given.texts])
     pieces = [loaded.long_texts.pieces(np.array(ids)) for ids in encoded]
     longest = [max(len(piece) for piece in row) + 2 for row in pieces]
@@ -93,7 +93,11 @@ def _batch(pieces: Sequence[Sequence[Any]], labels: Sequence[int], rows: Sequenc
 
 
 BATCHES: dict[type, Callable[[Any, Path, str, int | None], list[Batch]]] = {
-    LoadedVit: _pictures,
-    LoadedClassifier: _texts,
+    LoadedVit: lambda loaded, path, split, limit: picture_batches(
+        loaded, pictures_to_score(loaded, path, split, limit=limit)
+    ),
+    LoadedClassifier: lambda loaded, path, split, limit: text_batches(
+        loaded, texts_to_judge(loaded, path, {}, split, limit)
+    ),
 }
 """Where the batches come from, by what a model is used through."""

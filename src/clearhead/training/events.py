@@ -12,6 +12,22 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
+class Terms:
+    """What people call what a kind of model is asked and what it answers."""
+
+    unit: str = "tok"
+    """What is answered while training, as it is counted by the second."""
+    heads: tuple[str, str, str] = ("source", "reference", "hypothesis")
+    """What is given, wanted and made in a validation example."""
+    has_perplexity: bool = True
+    """Whether it means something between how many answers the model hesitates."""
+
+
+TOKENS = Terms()
+"""The words for models that translate or write."""
+
+
+@dataclass(frozen=True)
 class Noted:
     """Something a person should know before or during the run."""
 
@@ -55,13 +71,16 @@ class Progress:
     total_steps: int
     epoch: int
     loss: float
-    perplexity: float
+    perplexity: float | None
+    """None where answers are not tokens."""
     lr: float
     grad_norm: float
     tokens_per_second: float
     seconds_left: float
     unit: str = "tok"
     """What these tokens are, where they are not tokens: texts, pictures."""
+    accuracy: float | None = None
+    """The share of right answers while training, where they are counted."""
 
 
 @dataclass(frozen=True)
@@ -79,11 +98,14 @@ class Validated:
 
     step: int
     loss: float
-    perplexity: float
+    perplexity: float | None
+    """None where answers are not tokens."""
     is_best: bool
     samples: tuple[Sample, ...] = ()
     accuracy: float | None = None
     """The share of right answers, for models whose answers are right or wrong."""
+    heads: tuple[str, str, str] = Terms.heads
+    """What the three parts of each sample are called."""
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from clearhead.training.events import Event, Finished, Noted, Progress, Reading, Sample, Saved, Started, Validated
-
-CALLED = {"given": "source", "wanted": "reference", "made": "hypothesis"}
-"""What the parts of a sample are called in files and on screens."""
 
 
 class Logbook:
@@ -32,7 +29,7 @@ class Logbook:
         _append(self.run / "train.log", f"{datetime.now().isoformat(timespec='seconds')}  {sentence(event)}")
         if isinstance(event, Validated):
             for sample in event.samples:
-                _append(self.run / "samples.txt", "\n".join((f"step {event.step}", *told(sample), "")))
+                _append(self.run / "samples.txt", "\n".join((f"step {event.step}", *told(sample, event.heads), "")))
         if isinstance(event, Validated | Finished):
             draw_curve(self.metrics, self.run / "loss.png")
 
@@ -47,19 +44,21 @@ def as_row(event: Event) -> dict[str, Any]:
     """One event as one object of `metrics.jsonl`."""
     row: dict[str, Any] = {"event": type(event).__name__.lower(), **asdict(event)}
     if isinstance(event, Validated):
-        row["samples"] = [{CALLED[part]: text for part, text in asdict(sample).items()} for sample in event.samples]
-        if event.accuracy is None:
-            del row["accuracy"]
+        row["samples"] = [dict(zip(event.heads, astuple(sample), strict=True)) for sample in event.samples]
+        del row["heads"]
+    if isinstance(event, Progress | Validated):
+        row = {key: value for key, value in row.items() if value is not None}
     return {key: str(value) if isinstance(value, Path) else value for key, value in row.items()}
 
 
-def told(sample: Sample) -> list[str]:
+def told(sample: Sample, heads: tuple[str, str, str]) -> list[str]:
     """A sample as three lines for people.
 
-    >>> told(Sample("ein Haus", "a house", "a mouse"))
-    ['  source      ein Haus', '  reference   a house', '  hypothesis  a mouse']
+    >>> told(Sample("It was dull.", "neg", "pos"), ("text", "label", "said"))
+    ['  text   It was dull.', '  label  neg', '  said   pos']
     """
-    return [f"  {CALLED[part]:<10}  {text}" for part, text in asdict(sample).items()]
+    width = max(map(len, heads))
+    return [f"  {head:<{width}}  {text}" for head, text in zip(heads, astuple(sample), strict=True)]
 
 
 def sentence(event: Event) -> str:
@@ -79,19 +78,25 @@ def sentence(event: Event) -> str:
             return f"{begin}: {event.total_steps} steps, {size}, on {event.device} in {event.precision}{team}"
         case Progress():
             return (
-                f"step {event.step}/{event.total_steps}  loss {event.loss:.3f}  ppl {event.perplexity:.1f}  "
+                f"step {event.step}/{event.total_steps}  loss {event.loss:.3f}{_worth(event, 1)}  "
                 f"lr {power_of_ten(event.lr)}  gnorm {event.grad_norm:.2f}  {short(event.tokens_per_second)} "
                 f"{event.unit}/s  eta {clock(event.seconds_left)}"
             )
         case Validated():
             best = "  best so far" if event.is_best else ""
-            right = "" if event.accuracy is None else f"  accuracy {100 * event.accuracy:.1f} %"
-            return f"validation at step {event.step}: loss {event.loss:.3f}  ppl {event.perplexity:.2f}{right}{best}"
+            return f"validation at step {event.step}: loss {event.loss:.3f}{_worth(event, 2)}{best}"
         case Saved():
             return f"saved {event.path}"
         case Finished():
             best = "" if event.best_loss is None else f"; best loss {event.best_loss:.3f} at step {event.best_step}"
             return f"{event.reason} at step {event.step} after {clock(event.seconds)}{best}"
+
+
+def _worth(event: Progress | Validated, digits: int) -> str:
+    """What people judge a model by beside its loss."""
+    hesitates = "" if event.perplexity is None else f"  ppl {event.perplexity:.{digits}f}"
+    right = "" if event.accuracy is None else f"  accuracy {100 * event.accuracy:.1f} %"
+    return hesitates + right
 
 
 def short(number: float) -> str:
@@ -150,7 +155,7 @@ def draw_curve(metrics: Path, picture: Path) -> None:
         if points:
             axes.plot(*zip(*points, strict=True), label=label, marker=marker)
     axes.set_xlabel("step")
-    axes.set_ylabel("loss per token")
+    axes.set_ylabel("loss")
     axes.grid(alpha=0.3)
     if axes.lines:
         axes.legend()

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from clearhead.data.batches import Batches, Cursor, Part, Share
 from clearhead.errors import DivergedError
 from clearhead.training.distributed import SOLO, Sharing, Team, whole
-from clearhead.training.events import Event, Finished, Progress, Sample, Saved, Started, Validated
+from clearhead.training.events import TOKENS, Event, Finished, Progress, Sample, Saved, Started, Terms, Validated
 from clearhead.training.losses import Loss
 from clearhead.training.objectives import Objective
 from clearhead.training.optimizers import Optimizer, set_rate
@@ -53,6 +53,8 @@ class StepResult:
     grad_norm: float
     seconds: float
     cursor: Cursor
+    right: float | None = None
+    """How many answers were right, where that is counted."""
 
 
 class Measured(NamedTuple):
@@ -79,8 +81,8 @@ class Loop:
     dim: int
     stop: Callable[[], bool] = lambda: False
     team: Team = SOLO
-    unit: str = "tok"
-    """What an answer is called, by the second."""
+    terms: Terms = TOKENS
+    """What this kind of model's answers are called."""
 
     @property
     def model(self) -> nn.Module:
@@ -146,16 +148,18 @@ class Loop:
         self.optimizer.zero_grad(set_to_none=True)
         share = next(shares)
         torch.manual_seed(self._seed(step))
-        loss = nll = 0.0
+        loss = nll = right = 0.0
+        is_counted = False
         for number, part in enumerate(share.parts, start=1):
             with self.sharing.keeping_gradients(number < len(share.parts)):
                 sums = self.sharing.learn(part.batch)
                 # Divided by the real tokens of the whole step, so that batches weigh what they hold; gradients will
                 # be the mean over the team, so this undoes that division.
                 (sums.total * (part.counts * self.team.size / share.tokens)).backward()
+            is_counted = sums.right is not None
             if part.counts:
-                loss, nll = loss + float(sums.total.detach()), nll + float(sums.nll)
-        loss, nll = self.team.sum(loss, nll)
+                loss, nll, right = loss + float(sums.total.detach()), nll + float(sums.nll), right + (sums.right or 0)
+        loss, nll, right = self.team.sum(loss, nll, right)
         if not math.isfinite(loss):
             raise self._diverged(step, f"the loss is {loss}", share.examples)
         grad_norm = self._clip(step, share.examples)
@@ -163,7 +167,8 @@ class Loop:
         set_rate(self.optimizer, rate)
         self.optimizer.step()
         self.team.average(self._statistics)
-        return StepResult(loss, nll, share.tokens, grad_norm, time.perf_counter() - began, share.cursor)
+        seconds = time.perf_counter() - began
+        return StepResult(loss, nll, share.tokens, grad_norm, seconds, share.cursor, right if is_counted else None)
 
     def _seed(self, step: int) -> int:
         """What dropout follows from, so that no random state need be stored: the run's seed, the step, the process."""
@@ -223,25 +228,32 @@ class Loop:
             best_step=state.step if better else state.best_step,
             validations_without_gain=0 if better else state.validations_without_gain + 1,
         )
-        return state, Validated(state.step, loss, perplexity(nll), better, self.samples(), accuracy)
+        return state, Validated(
+            state.step, loss, self._perplexity(nll), better, self.samples(), accuracy, self.terms.heads
+        )
 
     def _save(self, state: TrainingState, validation_loss: float | None) -> Saved:
         return Saved(state.step, self.keeper.save(state, validation_loss))
 
     def _progress(self, window: list[StepResult], state: TrainingState, total: int, pace: float) -> Progress:
         tokens = sum(result.tokens for result in window)
+        right = [result.right for result in window if result.right is not None]
         return Progress(
             step=state.step,
             total_steps=total,
             epoch=state.cursor.epoch + 1,
             loss=sum(result.loss for result in window) / tokens,
-            perplexity=perplexity(sum(result.nll for result in window) / tokens),
+            perplexity=self._perplexity(sum(result.nll for result in window) / tokens),
             lr=SCHEDULES[self.config.schedule](state.step, self._course(total)),
             grad_norm=sum(result.grad_norm for result in window) / len(window),
             tokens_per_second=tokens / max(sum(result.seconds for result in window), 1e-9),
             seconds_left=pace * (total - state.step),
-            unit=self.unit,
+            unit=self.terms.unit,
+            accuracy=sum(right) / tokens if len(right) == len(window) else None,
         )
+
+    def _perplexity(self, nll: float) -> float | None:
+        return perplexity(nll) if self.terms.has_perplexity else None
 
     def _course(self, total: int) -> Course:
         return Course(self.config.lr, self.config.warmup, total, self.dim)

@@ -19,9 +19,9 @@ from clearhead.models.bert import Bert, BertConfig
 from clearhead.run.filling import GAP, LoadedBert
 from clearhead.run.gathering import Corpus, Gathered, gather, learn_tokenizer, open_corpus, tokenised
 from clearhead.run.settings import BertRun
-from clearhead.run.task import About, Prepared, Progress, Task, Ticket, shown
+from clearhead.run.task import About, Asked, Prepared, Progress, Task, Ticket, Trial, shown
 from clearhead.text.tokenizer import TokenizerPair
-from clearhead.training.events import Noted, Reading, Sample
+from clearhead.training.events import Noted, Reading, Sample, Terms
 from clearhead.training.sizing import Choice
 from clearhead.training.sizing_readers import choose_masked_sizes
 
@@ -35,7 +35,7 @@ class BertTask(Task[BertRun, Gathered, Bert]):
     """From documents to a model that knows what stands between the lines."""
 
     verb = "fill"
-    unit = "words"
+    terms = Terms("words", ("text", "hidden", "said"))
 
     def given(self, files: Mapping[str, str]) -> Tree:
         names = {"train": files.get("text"), "validation": files.get("validation_text")}
@@ -156,3 +156,8 @@ class BertTask(Task[BertRun, Gathered, Bert]):
         bert = LoadedBert(stored.model, stored.tokenizers, device)
         bert.path = stored.path
         return bert
+
+    def trial(self, loaded: LoadedBert, model: Path, asked: Asked) -> Trial:
+        from clearhead.run.weighing import documents
+
+        return documents(loaded, model, asked)

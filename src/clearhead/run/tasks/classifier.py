@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 
@@ -20,9 +21,9 @@ from clearhead.run.classifying import LoadedClassifier
 from clearhead.run.gathering import Corpus, Gathered, gather, learn_tokenizer, open_corpus, tokenised
 from clearhead.run.settings import ClassifierRun
 from clearhead.run.starting import shape_at_start
-from clearhead.run.task import About, Prepared, Progress, Task, Ticket, shown
+from clearhead.run.task import About, Asked, Prepared, Progress, Task, Ticket, Trial, shown
 from clearhead.text.tokenizer import TokenizerPair
-from clearhead.training.events import Noted, Reading, Sample
+from clearhead.training.events import Noted, Reading, Sample, Terms
 from clearhead.training.sizing import Choice
 from clearhead.training.sizing_readers import choose_reader_sizes
 
@@ -34,7 +35,7 @@ class ClassifierTask(Task[ClassifierRun, Gathered, Classifier]):
     """From labelled texts to a model that labels."""
 
     verb = "classify"
-    unit = "texts"
+    terms = Terms("texts", ("text", "label", "said"), has_perplexity=False)
 
     def given(self, files: Mapping[str, str]) -> Tree:
         kind = next(kind for kind in KINDS if kind in files or f"validation_{kind}" in files)
@@ -132,6 +133,11 @@ class ClassifierTask(Task[ClassifierRun, Gathered, Classifier]):
         classifier = LoadedClassifier(stored.model, stored.tokenizers, device)
         classifier.path = stored.path
         return classifier
+
+    def trial(self, loaded: LoadedClassifier, model: Path, asked: Asked) -> Trial:
+        from clearhead.run.weighing import labelled
+
+        return labelled(loaded, model, asked)
 
 
 def examine_labelled(data: LabelledConfig, seed: int, progress: Progress | None = None) -> Gathered:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from pathlib import Path
 
 from clearhead.checkpoint import StoredModel
 from clearhead.config import Tree, build
@@ -12,10 +13,10 @@ from clearhead.generate.settings import GenerationConfig
 from clearhead.models.gpt import Gpt, GptConfig
 from clearhead.run.continuing import LoadedGpt
 from clearhead.run.settings import GptRun
-from clearhead.run.task import SHOWN, About, Prepared, Progress, Task, Ticket
+from clearhead.run.task import SHOWN, About, Asked, Prepared, Progress, Task, Ticket, Trial
 from clearhead.run.texts import ExaminedTexts, examine_texts, open_texts, prepare_texts
 from clearhead.text.tokenizer import Tokenizer, TokenizerPair
-from clearhead.training.events import Noted, Reading, Sample
+from clearhead.training.events import Noted, Reading, Sample, Terms
 from clearhead.training.sizing import Choice, choose_text_sizes
 
 PROMPT, ADDED = 32, 64
@@ -26,6 +27,7 @@ class GptTask(Task[GptRun, ExaminedTexts, Gpt]):
     """From running text to a model that goes on with it."""
 
     verb = "generate"
+    terms = Terms("tok", ("prompt", "continuation", "said"))
 
     def given(self, files: Mapping[str, str]) -> Tree:
         return dict(files)
@@ -91,6 +93,11 @@ class GptTask(Task[GptRun, ExaminedTexts, Gpt]):
         loaded = LoadedGpt(stored.model, stored.tokenizers.source, generation, device)
         loaded.path = stored.path
         return loaded
+
+    def trial(self, loaded: LoadedGpt, model: Path, asked: Asked) -> Trial:
+        from clearhead.run.weighing import running_text
+
+        return running_text(loaded, model, asked)
 
 
 def _spread(length: int) -> list[int]:

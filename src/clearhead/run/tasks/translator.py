@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping
+from pathlib import Path
 
 from clearhead.checkpoint import StoredModel
 from clearhead.config import Tree, build
@@ -13,10 +14,10 @@ from clearhead.generate.settings import GenerationConfig
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.run.preparing import Examined, examine, open_prepared, prepare
 from clearhead.run.settings import TranslatorRun
-from clearhead.run.task import About, Prepared, Progress, Task, Ticket, shown
+from clearhead.run.task import About, Asked, Prepared, Progress, Task, Ticket, Trial, shown
 from clearhead.run.translating import LoadedTranslator
 from clearhead.text.tokenizer import TokenizerPair
-from clearhead.training.events import Noted, Reading, Sample
+from clearhead.training.events import Noted, Reading, Sample, Terms
 from clearhead.training.sizing import Choice, choose_sizes
 
 
@@ -24,6 +25,7 @@ class TranslatorTask(Task[TranslatorRun, Examined, Translator]):
     """From pairs of sentences to a model that translates."""
 
     verb = "translate"
+    terms = Terms("tok", ("source", "reference", "hypothesis"))
 
     def given(self, files: Mapping[str, str]) -> Tree:
         return {"kind": "tsv" if "tsv" in files else "files", **files}
@@ -97,6 +99,11 @@ class TranslatorTask(Task[TranslatorRun, Examined, Translator]):
         translator = LoadedTranslator(stored.model, stored.tokenizers, generation, device)
         translator.path = stored.path
         return translator
+
+    def trial(self, loaded: LoadedTranslator, model: Path, asked: Asked) -> Trial:
+        from clearhead.run.weighing import translations
+
+        return translations(loaded, model, asked)
 
 
 def _origin(data: DataConfig) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +25,9 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.models.vit import Vit, VitConfig
 from clearhead.run.seeing import LoadedVit, open_split
 from clearhead.run.settings import VitRun
-from clearhead.run.task import About, Prepared, Progress, Task, Ticket, shown
+from clearhead.run.task import About, Asked, Prepared, Progress, Task, Ticket, Trial, shown
 from clearhead.text.tokenizer import TokenizerPair
-from clearhead.training.events import Noted, Reading, Sample
+from clearhead.training.events import Noted, Reading, Sample, Terms
 from clearhead.training.sizing import Choice
 
 ENOUGH_FOR_MEANS = 20_000
@@ -56,7 +57,7 @@ class VitTask(Task[VitRun, Examined, Vit]):
     """From pictures with labels to a model that tells them apart."""
 
     verb = "classify"
-    unit = "pictures"
+    terms = Terms("pictures", ("picture", "label", "said"), has_perplexity=False)
 
     def given(self, files: Mapping[str, str]) -> Tree:
         return dict(files)
@@ -167,6 +168,11 @@ class VitTask(Task[VitRun, Examined, Vit]):
         loaded = LoadedVit(stored.model, device)
         loaded.path = stored.path
         return loaded
+
+    def trial(self, loaded: LoadedVit, model: Path, asked: Asked) -> Trial:
+        from clearhead.run.weighing import pictures
+
+        return pictures(loaded, model, asked)
 
 
 def prepared_from(config: VitRun, pictures: Pictures, validation: Pictures | None) -> Prepared:

@@ -1,0 +1,107 @@
+"""An address in, a checked file on disk out: what a broken line left behind is gone on with, not fetched again."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import os
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from clearhead.errors import UnavailableError
+from clearhead.storage import storage_error
+
+BLOCK = 1 << 20
+SECONDS_WITHOUT_ANSWER = 30
+Progress = Callable[[str, int, int | None], None]
+"""What is under way, how many bytes of it are done, and of how many if that is known."""
+
+
+def download(
+    url: str,
+    file: Path,
+    name_of: Callable[[Path], Path | None],
+    *,
+    by_hand: str,
+    progress: Progress | None = None,
+) -> Path:
+    """Download a file, and name it when all of it is there: `name_of` looks at it, and knows None if it is wrong.
+
+    A part that came over a broken line stays beside it for the next try; a whole file that is wrong does not. `by_hand`
+    is what else a person can do.
+    """
+    part = file.with_name(f"{file.name}.part")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with part.open("ab") as out, _alone(out, part):
+            _receive(url, out, file.name, progress)
+            out.flush()
+            os.fsync(out.fileno())
+            final = name_of(part)
+            if final is None:
+                part.unlink()
+                raise UnavailableError(f"{url} did not send the file it should (wrong SHA-256): nothing was kept")
+            return part.replace(final)
+    except urllib.error.HTTPError as error:
+        raise UnavailableError(f"{url} answered {error.code}: {by_hand}") from None
+    except (urllib.error.URLError, TimeoutError, http.client.HTTPException, ConnectionError) as error:
+        reason = getattr(error, "reason", error)
+        raise UnavailableError(f"cannot download {url}: {reason}; try again later, or {by_hand}") from None
+    except OSError as error:
+        raise storage_error(file, error) from None
+    finally:
+        with contextlib.suppress(OSError):
+            if part.stat().st_size == 0:
+                part.unlink()
+
+
+def _receive(url: str, out: IO[bytes], name: str, progress: Progress | None) -> None:
+    """Append what is missing; a server that cannot begin in the middle sends all of it again."""
+    begun = out.tell()
+    request = urllib.request.Request(url, headers={"Range": f"bytes={begun}-"} if begun else {})
+    try:
+        answer = urllib.request.urlopen(request, timeout=SECONDS_WITHOUT_ANSWER)
+    except urllib.error.HTTPError as error:
+        if begun and error.code == http.HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            error.close()
+            return  # All of it was here already; its sum tells whether it is the right file.
+        raise
+    with answer:
+        if begun and answer.status != http.HTTPStatus.PARTIAL_CONTENT:
+            out.truncate(0)
+            begun = 0
+        length = answer.headers.get("Content-Length")
+        total = begun + int(length) if length is not None else None
+        received = begun
+        try:
+            while block := answer.read(BLOCK):
+                out.write(block)
+                received += len(block)
+                if progress is not None:
+                    progress(name, received, total)
+        except http.client.IncompleteRead as error:
+            out.write(error.partial)
+            received += len(error.partial)
+        if total is not None and received != total:
+            raise UnavailableError(
+                f"{url} was cut off after {received:,} of {total:,} bytes: try again, and it goes on there"
+            )
+
+
+@contextlib.contextmanager
+def _alone(file: IO[bytes], part: Path) -> Iterator[None]:
+    """Let one process at a time write a part, where the system can tell."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UnavailableError(f"{part} is being written by another process: wait for it, or stop it") from None
+    file.seek(0, os.SEEK_END)
+    yield
