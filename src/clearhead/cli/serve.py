@@ -14,6 +14,7 @@ from clearhead.errors import UnavailableError
 
 if TYPE_CHECKING:
     from clearhead.serve.bounds import Bounds
+    from clearhead.serve.catalogue import Catalogue
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -100,33 +101,37 @@ def serve(
             f"the server needs {error.name}, which is not installed: pip install 'clearhead[serve]'"
         ) from None
     allowed = read_keys(keys)
-    listener = running.listen(host, port)
-    with show.waiting("loading"), stoppable() as stop:
-        try:
-            catalogue = opening.open_models(
-                models or [None], engine=engine, device=device, threads=threads, languages=languages
-            )
-        except KeyboardInterrupt:
-            show.fail("interrupted")
-            return stop.exit_code
     is_local = host in LOOPBACK
-    policy = gate.Policy(
-        bounds, allowed, hosts=[*gate.LOOPBACK, *(host_name or [])] if is_local else None, origins=cors or []
-    )
-    address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+    names = [*gate.LOOPBACK, *(host_name or [])] if is_local else None
+    policy = gate.Policy(bounds, allowed, hosts=names, origins=cors or [])
+    with running.listen(host, port) as listener:
+        address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+        with show.waiting("loading"), stoppable() as stop:
+            try:
+                catalogue = opening.open_models(
+                    models or [None], engine=engine, device=device, threads=threads, languages=languages
+                )
+            except KeyboardInterrupt:
+                show.fail("interrupted")
+                return stop.exit_code
+        _introduce(catalogue)
+        if not is_local and not allowed:
+            show.note("anybody who can reach this machine may ask: --keys FILE lets in only those with a key")
+        running.run(
+            app.Application(catalogue, policy),
+            listener,
+            lambda: show.note(f"serving on {address} (documentation on {address}/docs); Ctrl-C stops"),
+        )
+    show.note("stopped")
+    return 0
+
+
+def _introduce(catalogue: Catalogue) -> None:
+    """One line for each model: what it is, what computes, and why that is not a faster engine."""
     for model in catalogue:
         size = f", {model.parameters:,} parameters" if model.parameters is not None else ""
         remark = f" ({model.remark})" if model.remark else ""
         show.note(f"{model.name}: {model.kind}{size}, on {model.engine}{remark}")
-    if not is_local and not allowed:
-        show.note("anybody who can reach this machine may ask: --keys FILE lets in only those with a key")
-    running.run(
-        app.Application(catalogue, policy),
-        listener,
-        lambda: show.note(f"serving on {address} (documentation on {address}/docs); Ctrl-C stops"),
-    )
-    show.note("stopped")
-    return 0
 
 
 def _bounds(wished: dict[str, object]) -> Bounds:
