@@ -169,9 +169,7 @@ def score(
             "--source": source, "--target": target, "--tsv": tsv, "--part": part, "--against": against, "--save": save,
             "--language": language, "--like": like, "--beam": beam, "--limit": limit, "--min-bleu": min_bleu,
         }  # fmt: skip
-        return score_text(
-            model, text, split, useless, as_json=as_json, device=device, engine=engine, threads=threads
-        )
+        return score_text(model, text, split, useless, as_json=as_json, device=device, engine=engine, threads=threads)
     texts: list[str] = []
     parts: dict[str, list[int]] = {}
     if model is None:

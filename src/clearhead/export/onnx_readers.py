@@ -48,7 +48,9 @@ def write_classifier(model: Classifier, tokenizers: TokenizerPair, directory: Pa
 def write_bert(model: Bert, tokenizers: TokenizerPair, directory: Path, quantize: str | None) -> None:
     """Write `model.onnx`: `ids`, `hidden` and `real`, all (rows, time), in; `logits`, (rows, time, vocab), out."""
     if getattr(model, "output", None) is None:
-        raise UnavailableError("this BERT has no head that names hidden words: there is nothing that a copy could answer")
+        raise UnavailableError(
+            "this BERT has no head that names hidden words: there is nothing that a copy could answer"
+        )
     plain = Masked(_plain(Bert, model), copied=quantize is not None)
     ids = _some_ids(model.config.max_len)
     all_three = _text_axes(model.config.max_len)
