@@ -65,7 +65,7 @@ class ClassToken(nn.Module):
         self.weight = nn.Parameter(torch.empty(dim))
 
     def forward(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time+1 dim"]:
-        return torch.cat([self.weight.to(x.dtype).expand(len(x), 1, -1), x], dim=1)
+        return torch.cat([self.weight.to(x.dtype).expand(x.shape[0], 1, -1), x], dim=1)
 
 
 GRIDS: dict[str, type[Grid]] = {"none": Grid, "learned": LearnedGrid, "sinusoidal": SinusoidalGrid}
