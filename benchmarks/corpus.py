@@ -211,8 +211,8 @@ def compared(workers: int) -> Callable[[Path, int], Figures]:
 
 def train(folder: Path, pairs: int) -> Figures:
     """Open everything, plan an epoch and take some steps with a tiny model."""
-    from clearhead.run.preparing import examine, prepare
     from clearhead.run.assembling import assemble
+    from clearhead.run.preparing import examine, prepare
     from clearhead.text import TokenizerPair
     from clearhead.training.events import Progress
     from clearhead.training.loop import TrainingState
