@@ -70,7 +70,7 @@ def test_a_run_that_moved_alone_looks_here_or_says_what_to_do(
     alone = tmp_path / "elsewhere" / "deep" / "one"
     shutil.copytree(run, alone)
     assert read(alone).path("data/a.txt").read_text() == "here", "this is where the data are"
-    monkeypatch.chdir(tmp_path / "elsewhere")
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(
         MissingInputError, match=r"there is no .*/data/a\.txt, where the training data were: put data/a"
     ):
