@@ -111,7 +111,7 @@ def fill(model: Bert, batch: MaskedBatch, loss: Loss) -> LossSum:
     For a text, that one question weighs as much as all its tokens, as in the paper, where both have a mean of their
     own; negative log-likelihood and right answers are those of tokens alone.
     """
-    device = model.output.weight.device
+    device = model.embedding.weight.device
     texts = torch.from_numpy(batch.texts).to(device)
     asked = torch.from_numpy(batch.asked).to(device)
     answers = torch.from_numpy(batch.answers).to(device)
@@ -123,6 +123,7 @@ def fill(model: Bert, batch: MaskedBatch, loss: Loss) -> LossSum:
         texts=texts if batch.is_packed else None,
     )
     words = model.words(x[asked])
+    assert model.output is not None
     sums = loss(words, answers, model.output)
     if not model.training:
         right = int((model.output(words).argmax(-1) == answers).sum())
