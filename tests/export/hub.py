@@ -20,7 +20,8 @@ CORPUS = [
     "Twenty-three foxes ran 3.14 miles on the 5th of May.",
 ]
 TEXTS = [
-    *CORPUS, "A fox.", "FOXES and Cafés", "unknown wordings", "我没有苹果 and a fox", "🦊 emoji 😀😀!", "naïve Ωμέγα", "a",
+    *CORPUS, "A fox.", "FOXES and Cafés", "unknown wordings", "我没有苹果 and a fox", "🦊 emoji 😀😀!",
+    "naïve Ωμέγα", "a",
 ]  # fmt: skip
 
 

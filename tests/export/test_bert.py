@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.export.hub import TEXTS, changed, read, save_wordpiece, stirred
 
 from clearhead.checkpoint import load_model
 from clearhead.cli import run
@@ -18,7 +19,6 @@ from clearhead.models.bert import Bert
 from clearhead.models.classifier import Classifier
 from clearhead.run.importing import import_directory
 from clearhead.run.using import load
-from tests.export.hub import TEXTS, changed, read, save_wordpiece, stirred
 
 transformers = pytest.importorskip("transformers", reason="compared with transformers where it is installed")
 pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.filterwarnings("ignore")]
@@ -92,7 +92,7 @@ def test_what_it_fills_in_is_what_transformers_fills_in(whole: Path, tmp_path: P
         given = theirs(text, return_tensors="pt", truncation=False)
         gaps = given["input_ids"][0] == theirs.mask_token_id
         scores = original(**given).prediction_logits[0, gaps].index_fill(-1, torch.tensor(never), -torch.inf)
-        found = ours.log_probs(ours.encode(text))
+        found = torch.as_tensor(ours.log_probs(ours.encode(text)))
         assert [rows[index] for index in found.argmax(-1).tolist()] == scores.argmax(-1).tolist(), text
         torch.testing.assert_close(found, scores.log_softmax(-1)[:, rows], atol=1e-4, rtol=0)
 
@@ -181,7 +181,7 @@ def test_what_was_trained_to_label_is_a_classifier(
     (tmp_path / "test.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n", encoding="utf-8")
     assert run(["score", "--model", str(model), "--tsv", str(tmp_path / "test.tsv"), "--json"]) == 0
     right = sum(row["label"] == "good" for row in found)
-    assert json.loads(capsys.readouterr().out)["accuracy"] == pytest.approx(100 * right / len(TEXTS))
+    assert json.loads(capsys.readouterr().out)["accuracy"] == pytest.approx(right / len(TEXTS))
     assert run(["inspect", str(model), "A fox.", "--out", str(tmp_path / "page.html")]) == 0
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.export.hub import TEXTS, changed, read, save_bpe, stirred, write
 
 from clearhead.cli import run
 from clearhead.errors import DataError, MissingInputError, StorageError
@@ -18,7 +19,6 @@ from clearhead.models.gpt import Gpt
 from clearhead.run.importing import import_directory
 from clearhead.run.using import load
 from clearhead.text.specials import EOS_ID
-from tests.export.hub import TEXTS, changed, read, save_bpe, stirred, write
 
 transformers = pytest.importorskip("transformers", reason="compared with transformers where it is installed")
 pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.filterwarnings("ignore")]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.export.hub import changed, read
 
 from clearhead.checkpoint import load_model
 from clearhead.cli import run
@@ -21,7 +22,6 @@ from clearhead.models.translator import Translator
 from clearhead.run import importing
 from clearhead.run.importing import import_directory
 from clearhead.run.using import load
-from tests.export.hub import changed, read
 
 spm = pytest.importorskip("sentencepiece", reason="compared with transformers where it is installed")
 transformers = pytest.importorskip("transformers", reason="compared with transformers where it is installed")

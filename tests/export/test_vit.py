@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.export.hub import changed, read, stirred, write
 
 from clearhead.cli import run
 from clearhead.errors import DataError
 from clearhead.export import vit
 from clearhead.models.vit import Vit
 from clearhead.run.using import load
-from tests.export.hub import changed, read, stirred, write
 
 transformers = pytest.importorskip("transformers", reason="compared with transformers where it is installed")
 pillow = pytest.importorskip("PIL.Image", reason="pictures are written by Pillow")
@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.usefixtures("unchecked"), pytest.mark.filterwarnings("
 SHAPES: dict[str, dict[str, Any]] = {
     "usual": {},
     "wide": {
-        "image_size": [8, 12], "patch_size": [2, 2], "num_hidden_layers": 3, "hidden_act": "gelu_new", "hidden_size": 24,
+        "image_size": [8, 12], "patch_size": [2, 2], "num_hidden_layers": 3, "hidden_size": 24,
+        "hidden_act": "gelu_new",
     },
     "grey": {"num_channels": 1, "qkv_bias": False, "layer_norm_eps": 1e-2, "num_labels": 4},
 }  # fmt: skip
@@ -102,7 +103,7 @@ def test_an_imported_model_is_a_model_like_any_other(
     assert run(["classify", "--model", str(model), str(folder / "owl" / "one.png")]) == 0
     assert capsys.readouterr().out.strip() in ("crane", "owl", "crane (2)")
     assert run(["score", "--model", str(model), "--folder", str(folder), "--json"]) == 0
-    assert 0 <= json.loads(capsys.readouterr().out)["accuracy"] <= 100
+    assert 0 <= json.loads(capsys.readouterr().out)["accuracy"] <= 1
     assert run(["inspect", str(model), str(folder / "owl" / "one.png"), "--png", str(tmp_path / "heads.png")]) == 0
     assert (tmp_path / "heads.png").is_file()
 

@@ -7,6 +7,7 @@ the heads that a BERT of ours may have is an encoder: to be looked into, and to 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ def import_bert(downloaded: Downloaded) -> Imported:
         model = _bert(downloaded, shape, vocabulary, mask)
         notes = _missing(model.config)
     pair = TokenizerPair(tokenizer, tokenizer)
-    rows = {"source": vocabulary.rows, "mask": [mask]}
+    rows: dict[str, Sequence[int]] = {"source": vocabulary.rows, "mask": [mask]}
     verb = "inspect" if isinstance(model, Bert) and not model.config.fills_gaps else None
     return Imported(model.eval(), pair, None, rows, notes, verb)
 

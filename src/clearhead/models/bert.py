@@ -70,13 +70,9 @@ class Bert(Model):
         entries, eps = config.segment_entries, {} if config.norm_eps is None else {"eps": config.norm_eps}
         self.segments = TokenEmbedding(entries, config.dim, scaled=False) if entries else None
         self.encoder = build_encoder(config)
-        self.transform = nn.Linear(config.dim, config.dim) if config.fills_gaps else None
-        self.norm = LayerNorm(config.dim, **eps) if config.fills_gaps else None
-        self.output = (
-            OutputLayer(config.dim, config.vocab_size, tied_to=self.embedding, biased=config.output_bias)
-            if config.fills_gaps
-            else None
-        )
+        if config.fills_gaps:
+            self.transform, self.norm = nn.Linear(config.dim, config.dim), LayerNorm(config.dim, **eps)
+            self.output = OutputLayer(config.dim, config.vocab_size, self.embedding, biased=config.output_bias)
         self.pooler = nn.Linear(config.dim, config.dim) if config.next_sentence else None
         self.next = nn.Linear(config.dim, 2) if config.next_sentence else None
         initialise(self)
@@ -100,7 +96,7 @@ class Bert(Model):
 
     def words(self, x: Float[Tensor, "tokens dim"]) -> Float[Tensor, "tokens dim"]:
         """What the output layer sees of some positions."""
-        if self.transform is None or self.norm is None:
+        if not self.config.fills_gaps:
             raise ConfigError(
                 "this BERT has no head that names hidden words (fills_gaps = false): look inside it, or train a "
                 "classifier on it"
@@ -110,7 +106,6 @@ class Bert(Model):
     def named(self, x: Float[Tensor, "tokens dim"]) -> Float[Tensor, "tokens vocab"]:
         """The logits of the tokens at some positions."""
         words = self.words(x)
-        assert self.output is not None
         return self.output(words)
 
     def follows(self, x: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows 2"]:

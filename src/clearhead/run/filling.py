@@ -90,15 +90,13 @@ class LoadedBert:
         return found
 
     @torch.inference_mode()
-    def read(self, given: Gapped) -> torch.Tensor:
-        """What the encoder makes of each token: (tokens, dim)."""
-        ids, hidden = (torch.tensor([row], device=self.device) for row in given)
-        return self.model.encode(ids, hidden)[0]
-
-    @torch.inference_mode()
     def log_probs(self, given: Gapped) -> torch.Tensor:
         """The logarithm of the probability of each token in each gap, of those that are text."""
-        logits = self.model.named(self.read(given)[given.places]).float()
+        ids, hidden = (torch.tensor([row], device=self.device) for row in given)
+        x = self.model.encode(ids, hidden)
+        # One that was imported without a head for gaps can still read a text that has none.
+        found = self.model.named(x[hidden]) if given.places else x.new_empty(0, self.model.config.vocab_size)
+        logits = found.float()
         # What is no text cannot stand in a text.
         logits[:, : len(SPECIALS)] = -torch.inf
         return logits.log_softmax(-1).cpu()

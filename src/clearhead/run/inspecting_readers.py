@@ -60,16 +60,12 @@ def inspect_bert(loaded: LoadedBert, text: str, target: str | None = None, *, ab
         dataclasses.replace(token, text=GAP) if is_hidden else token
         for token, is_hidden in zip(tokens_of(loaded.tokenizers.source, given.ids), given.hidden, strict=True)
     ]
-    ids, loss = list(given.ids), 0.0
     with ablated(loaded.model, *ablate) as silent, recording(loaded.model, {"source": tokens}) as tape:
-        if given.places:
-            best = loaded.log_probs(given).max(-1)
-            loss = -float(best.values.mean())
-            for place, index in zip(given.places, best.indices.tolist(), strict=True):
-                ids[place] = index
-        else:
-            # Without gaps also one that has no head to fill them.
-            loaded.read(given)
+        best = loaded.log_probs(given).max(-1)
+    ids = list(given.ids)
+    for place, index in zip(given.places, best.indices.tolist(), strict=True):
+        ids[place] = index
+    loss = -float(best.values.mean()) if given.places else 0.0
     return _inspection(loaded, text, loaded.tokenizers.source.decode(ids[1:-1]), tape, ablate, silent, loss)
 
 

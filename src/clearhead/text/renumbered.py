@@ -1,7 +1,7 @@
 """Somebody else's tokenizer in, the same pipeline with our control tokens first out.
 
-Read is `tokenizer.json`, as Hugging Face `tokenizers` write it, or where there is none the older files: `vocab.json` and
-`merges.txt` of a byte-level BPE, `vocab.txt` of WordPiece. A new kind is one line in FORMATS.
+Read is `tokenizer.json`, as Hugging Face `tokenizers` write it, or where there is none the older files: `vocab.json`
+and `merges.txt` of a byte-level BPE, `vocab.txt` of WordPiece. A new kind is one line in FORMATS.
 """
 
 from __future__ import annotations
@@ -94,11 +94,11 @@ def renumbered(theirs: Theirs, entries: Sequence[str]) -> tokenizers.Tokenizer:
     if "dropout" in model:
         model["dropout"] = None
     ordinary = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    added = [{"id": ids[name], "content": name, "special": True, **ordinary} for name in SPECIALS]
+    added: list[dict[str, Any]] = [{"id": ids[name], "content": name, "special": True, **ordinary} for name in SPECIALS]
     for token in theirs.tree["added_tokens"]:
         if not token["special"] and token["content"] in ids:
             added.append({**token, "id": ids[token["content"]]})
-    added.sort(key=lambda token: token["id"])
+    added.sort(key=lambda token: int(token["id"]))
     unused = dict.fromkeys(("truncation", "padding", "post_processor"))
     tree = {**theirs.tree, **unused, "model": model, "added_tokens": added}
     return tokenizers.Tokenizer.from_str(json.dumps(tree))

@@ -123,7 +123,6 @@ def fill(model: Bert, batch: MaskedBatch, loss: Loss) -> LossSum:
         texts=texts if batch.is_packed else None,
     )
     words = model.words(x[asked])
-    assert model.output is not None
     sums = loss(words, answers, model.output)
     if not model.training:
         right = int((model.output(words).argmax(-1) == answers).sum())
