@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from clearhead.nn.feedforward import FEED_FORWARDS, Gelu, Relu, SwiGlu
+from clearhead.nn.feedforward import FEED_FORWARDS, Gelu, GeluTanh, Relu, SwiGlu
 
 BATCH, TIME, DIM, FF_DIM = 2, 5, 8, 12
 
@@ -48,5 +48,9 @@ def test_the_formulas_are_the_papers() -> None:
     torch.testing.assert_close(relu(x), relu.outer(relu.inner(x).clamp(min=0)))
     inner = gelu.inner(x)
     torch.testing.assert_close(gelu(x), gelu.outer(inner * 0.5 * (1 + torch.erf(inner / 2**0.5))))
+    tanh = GeluTanh(DIM, FF_DIM)
+    inner = tanh.inner(x)
+    bent = 0.5 * inner * (1 + torch.tanh((2 / torch.pi) ** 0.5 * (inner + 0.044715 * inner**3)))
+    torch.testing.assert_close(tanh(x), tanh.outer(bent))
     gate = F.linear(x, swiglu.gate.weight, swiglu.gate.bias)
     torch.testing.assert_close(swiglu(x), swiglu.outer(gate * torch.sigmoid(gate) * swiglu.inner(x)))

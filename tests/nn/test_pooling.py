@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from clearhead.nn.pooling import POOLINGS, AttentionPooling, Mean, Pooling
+from clearhead.nn.pooling import POOLINGS, AttentionPooling, FirstTanh, Mean, Pooling
 
 BATCH, TIME, DIM = 3, 5, 8
 
@@ -62,6 +62,19 @@ def test_a_row_of_nothing_but_padding_is_finite(name: str) -> None:
     assert pooled.isfinite().all() and x.grad is not None and x.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("name", POOLINGS)
+def test_what_is_first_is_all_that_counts_or_all_count(name: str) -> None:
+    pooling, (x, _) = some(name), ragged()
+    others = torch.cat([x[:, :1], torch.randn_like(x[:, 1:])], dim=1)
+    assert torch.equal(pooling(others), pooling(x)) == POOLINGS[name].is_first
+
+
+def test_the_first_through_tanh_is_berts_pooler() -> None:
+    pooling, (x, _) = some("first_tanh"), ragged()
+    assert isinstance(pooling, FirstTanh)
+    torch.testing.assert_close(pooling(x), (x[:, 0] @ pooling.dense.weight.T + pooling.dense.bias).tanh())
+
+
 @pytest.mark.parametrize("name", ["mean", "attention"])
 def test_the_order_of_vectors_does_not_matter(name: str) -> None:
     pooling, (x, _) = some(name), ragged()
@@ -93,7 +106,7 @@ def test_a_token_that_counts_for_three_is_as_three_of_it(name: str) -> None:
     torch.testing.assert_close(pooling(x, None, torch.ones_like(counts)), pooling(x))
 
 
-@pytest.mark.parametrize("name", [name for name in POOLINGS if name != "first"])
+@pytest.mark.parametrize("name", [name for name, kind in POOLINGS.items() if not kind.is_first])
 def test_a_token_that_counts_for_nothing_is_as_padding(name: str) -> None:
     pooling, (x, real) = some(name), ragged()
     torch.testing.assert_close(pooling(x, None, real.to(x.dtype)), pooling(x, real))

@@ -29,7 +29,8 @@ class ClassifierConfig(EncoderConfig):
     labels: list[str] = Field(default=[])
     """The labels, sorted; filled in from the data."""
     pooling: Annotated[str, one_of(POOLINGS, "pooling")] = "mean"
-    """How the vectors of all tokens become one: mean, first (the token that every text begins with), attention."""
+    """How the vectors of all tokens become one: mean, first (the token that every text begins with), first_tanh (the
+    same through one more map, as in BERT), attention."""
     long_texts: Annotated[str, one_of(["ends", "windows"], "way to read long texts")] = "ends"
     """What is read of a text with more than max_len tokens: its beginning and its end, or all of it in windows that
     overlap by a quarter, whose probabilities are averaged (in training, one window drawn each time)."""

@@ -44,6 +44,13 @@ class Gelu(FeedForward):
         return F.gelu(self.inner(x))
 
 
+class GeluTanh(FeedForward):
+    """GELU by way of tanh, as GPT-2 computes it: some ten-thousandths away from the exact one."""
+
+    def bend(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time ff_dim"]:
+        return F.gelu(self.inner(x), approximate="tanh")
+
+
 class Silu(FeedForward):
     """x · σ(x), also called swish: the bend of Marian."""
 
@@ -62,4 +69,10 @@ class SwiGlu(FeedForward):
         return F.silu(self.gate(x)) * self.inner(x)
 
 
-FEED_FORWARDS: dict[str, type[FeedForward]] = {"relu": Relu, "gelu": Gelu, "silu": Silu, "swiglu": SwiGlu}
+FEED_FORWARDS: dict[str, type[FeedForward]] = {
+    "relu": Relu,
+    "gelu": Gelu,
+    "gelu_tanh": GeluTanh,
+    "silu": Silu,
+    "swiglu": SwiGlu,
+}

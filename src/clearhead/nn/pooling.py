@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import ClassVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -21,6 +22,9 @@ from clearhead.nn.tokens import LEAST
 
 class Pooling(nn.Module, ABC):
     """Many positions to one."""
+
+    is_first: ClassVar[bool] = False
+    """Whether all that counts is the first position."""
 
     def __init__(self, dim: int) -> None:
         super().__init__()
@@ -58,6 +62,8 @@ class Mean(Pooling):
 class First(Pooling):
     """The first token, which has looked at all others."""
 
+    is_first = True
+
     def forward(
         self,
         x: Float[Tensor, "batch time dim"],
@@ -65,6 +71,22 @@ class First(Pooling):
         counts: Float[Tensor, "batch time"] | None = None,
     ) -> Float[Tensor, "batch dim"]:
         return x[:, 0]
+
+
+class FirstTanh(First):
+    """The first token through one more map and tanh, as in BERT."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim)
+        self.dense = nn.Linear(dim, dim)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch time dim"],
+        real: Bool[Tensor, "batch time"] | None = None,
+        counts: Float[Tensor, "batch time"] | None = None,
+    ) -> Float[Tensor, "batch dim"]:
+        return torch.tanh(self.dense(super().forward(x, real, counts)))
 
 
 class AttentionPooling(Pooling):
@@ -91,4 +113,9 @@ class AttentionPooling(Pooling):
         return (weights @ x)[:, 0]
 
 
-POOLINGS: dict[str, type[Pooling]] = {"mean": Mean, "first": First, "attention": AttentionPooling}
+POOLINGS: dict[str, type[Pooling]] = {
+    "mean": Mean,
+    "first": First,
+    "first_tanh": FirstTanh,
+    "attention": AttentionPooling,
+}
