@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from clearhead.engines.classifying import TextClassifier
 from clearhead.engines.directory import EXPORT, is_exported
@@ -18,8 +18,6 @@ from clearhead.storage import read_json
 
 TORCH = "torch"
 ENGINE_NAMES = (TORCH, *ENGINES)
-
-Wanted = TypeVar("Wanted")
 
 
 def made_for(path: Path) -> str:
@@ -48,7 +46,10 @@ def load_translator(
     path = default_model() if model is None else model
     if _chosen(path, engine) != TORCH:
         threads = workers or threads
-    return _used_as(TextTranslator, load_by(engine, path, device, threads), path)
+    loaded = load_by(engine, path, device, threads)
+    if not isinstance(loaded, TextTranslator):
+        raise _other(loaded, path)
+    return loaded
 
 
 def load_writer(
@@ -56,14 +57,20 @@ def load_writer(
 ) -> TextWriter:
     """Load a language model in the same way."""
     path = default_model() if model is None else model
-    return _used_as(TextWriter, load_by(engine, path, device, threads), path)
+    loaded = load_by(engine, path, device, threads)
+    if not isinstance(loaded, TextWriter):
+        raise _other(loaded, path)
+    return loaded
 
 
 def load_filler(
     model: Path, *, engine: str | None = None, device: str = "auto", threads: int | None = None
 ) -> TextFiller:
     """Load a BERT in the same way."""
-    return _used_as(TextFiller, load_by(engine, model, device, threads), model)
+    loaded = load_by(engine, model, device, threads)
+    if not isinstance(loaded, TextFiller):
+        raise _other(loaded, model)
+    return loaded
 
 
 def load_classifier(
@@ -71,7 +78,29 @@ def load_classifier(
 ) -> TextClassifier | PictureClassifier:
     """Load a classifier of texts or of pictures in the same way."""
     loaded = load_by(engine, model, device, threads)
-    return loaded if isinstance(loaded, PictureClassifier) else _used_as(TextClassifier, loaded, model)
+    if not isinstance(loaded, TextClassifier | PictureClassifier):
+        raise _other(loaded, model)
+    return loaded
+
+
+def load_text_classifier(
+    model: Path, *, engine: str | None = None, device: str = "auto", threads: int | None = None
+) -> TextClassifier:
+    """Load a classifier of texts in the same way."""
+    loaded = load_classifier(model, engine=engine, device=device, threads=threads)
+    if not isinstance(loaded, TextClassifier):
+        raise _other(loaded, model)
+    return loaded
+
+
+def load_picture_classifier(
+    model: Path, *, engine: str | None = None, device: str = "auto", threads: int | None = None
+) -> PictureClassifier:
+    """Load a classifier of pictures in the same way."""
+    loaded = load_classifier(model, engine=engine, device=device, threads=threads)
+    if not isinstance(loaded, PictureClassifier):
+        raise _other(loaded, model)
+    return loaded
 
 
 def load_by(engine: str | None, path: Path, device: str = "auto", threads: int | None = None) -> Any:
@@ -102,9 +131,8 @@ def _chosen(path: Path, engine: str | None) -> str:
     return actual
 
 
-def _used_as(wanted: type[Wanted], loaded: Any, path: Path) -> Wanted:
-    if isinstance(loaded, wanted):
-        return loaded
-    from clearhead.run.using import used_as
+def _other(loaded: Any, path: Path) -> UsageError:
+    """What to say of a model that is of another kind than the one wanted."""
+    from clearhead.run.using import refusal
 
-    return used_as(wanted, loaded, path)
+    return refusal(loaded, path)
