@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from clearhead.engines.classifying import TextClassifier
 from clearhead.engines.directory import EXPORT, is_exported
-from clearhead.engines.filling import TextFiller
 from clearhead.engines.opening import ENGINES, open_exported
-from clearhead.engines.seeing import PictureClassifier
 from clearhead.engines.texts import TextTranslator
-from clearhead.engines.writing import TextWriter
 from clearhead.errors import UsageError, did_you_mean
 from clearhead.run.built_in import default_model
 from clearhead.storage import read_json
+
+if TYPE_CHECKING:
+    from clearhead.engines.classifying import TextClassifier
+    from clearhead.engines.filling import TextFiller
+    from clearhead.engines.seeing import PictureClassifier
+    from clearhead.engines.writing import TextWriter
 
 TORCH = "torch"
 ENGINE_NAMES = (TORCH, *ENGINES)
@@ -56,6 +58,8 @@ def load_writer(
     model: Path | None = None, *, engine: str | None = None, device: str = "auto", threads: int | None = None
 ) -> TextWriter:
     """Load a language model in the same way."""
+    from clearhead.engines.writing import TextWriter
+
     path = default_model() if model is None else model
     loaded = load_by(engine, path, device, threads)
     if not isinstance(loaded, TextWriter):
@@ -67,6 +71,8 @@ def load_filler(
     model: Path, *, engine: str | None = None, device: str = "auto", threads: int | None = None
 ) -> TextFiller:
     """Load a BERT in the same way."""
+    from clearhead.engines.filling import TextFiller
+
     loaded = load_by(engine, model, device, threads)
     if not isinstance(loaded, TextFiller):
         raise _other(loaded, model)
@@ -77,6 +83,9 @@ def load_classifier(
     model: Path, *, engine: str | None = None, device: str = "auto", threads: int | None = None
 ) -> TextClassifier | PictureClassifier:
     """Load a classifier of texts or of pictures in the same way."""
+    from clearhead.engines.classifying import TextClassifier
+    from clearhead.engines.seeing import PictureClassifier
+
     loaded = load_by(engine, model, device, threads)
     if not isinstance(loaded, TextClassifier | PictureClassifier):
         raise _other(loaded, model)
@@ -87,6 +96,8 @@ def load_text_classifier(
     model: Path, *, engine: str | None = None, device: str = "auto", threads: int | None = None
 ) -> TextClassifier:
     """Load a classifier of texts in the same way."""
+    from clearhead.engines.classifying import TextClassifier
+
     loaded = load_classifier(model, engine=engine, device=device, threads=threads)
     if not isinstance(loaded, TextClassifier):
         raise _other(loaded, model)
@@ -97,6 +108,8 @@ def load_picture_classifier(
     model: Path, *, engine: str | None = None, device: str = "auto", threads: int | None = None
 ) -> PictureClassifier:
     """Load a classifier of pictures in the same way."""
+    from clearhead.engines.seeing import PictureClassifier
+
     loaded = load_classifier(model, engine=engine, device=device, threads=threads)
     if not isinstance(loaded, PictureClassifier):
         raise _other(loaded, model)
