@@ -40,7 +40,7 @@ def test_a_text_is_told_line_by_line_and_from_end_to_end(tmp_path: Path, capsys:
     assert found["coverage"]["once"] == 9
     left_out = "left out 1 line (bad encoding, line 5), 1 line (control characters, line 6)"
     assert f"{path}: {left_out}" in found["notes"]
-    assert any("36 characters to read from end to end" in note for note in found["notes"])
+    assert any("34 characters to read from end to end" in note for note in found["notes"])
 
 
 def test_a_person_sees_tables_and_what_a_vocabulary_covers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

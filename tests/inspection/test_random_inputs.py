@@ -8,8 +8,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from tests.inspection.made_up_views import small_view
+from tests.inspection.test_page import Elements, stored_view
 from torch import Tensor, nn
 
+from clearhead.inspection.page import page_html
 from clearhead.inspection.record import Tape, kind_and_layer, recording
 from clearhead.models.translator import Translator
 from clearhead.nn.attention import Attention
@@ -103,6 +106,20 @@ def test_recorded_weights_are_those_of_the_projections(make: Callable[..., Trans
             torch.testing.assert_close(inside[seen], outside[seen], atol=2e-5, rtol=1e-5)
             count += len(source)
     assert count == 200
+
+
+def test_the_page_holds_random_texts_as_text() -> None:
+    """Two hundred texts, ten in a page: the page has the same elements whatever the tokens say, and says just that."""
+    chance = random.Random(8)
+    plain = [tag for tag, _, _ in Elements(page_html(small_view())).found]
+    for _ in range(BATCHES):
+        view = small_view()
+        tokens = [token for side in view["tokens"].values() for token in side]
+        for token in tokens[:ROWS]:
+            token["text"] = "".join(chance.choices(SCRAPS, k=chance.randint(1, 40)))
+        document = page_html(view)
+        assert [tag for tag, _, _ in Elements(document).found] == plain
+        assert stored_view(document) == view
 
 
 def test_typed_markup_and_control_tokens_are_text(tokenizers: TokenizerPair) -> None:

@@ -51,13 +51,11 @@ def score_classifier(
     fewer: Fewer = (None, None, None),
 ) -> int:
     """Score a classifier on a file of labelled texts, or on what its training config kept for validation or test."""
-    from clearhead.engines.classifying import TextClassifier
-    from clearhead.run.engines import load_classifier
+    from clearhead.run.engines import load_text_classifier
     from clearhead.run.judging import judged, texts_to_judge
-    from clearhead.run.using import used_as
     from clearhead.verdicts import chance_of
 
-    loaded = used_as(TextClassifier, load_classifier(model, engine=engine, device=device, threads=threads), model)
+    loaded = load_text_classifier(model, engine=engine, device=device, threads=threads)
     make_fewer(loaded, *fewer)
     for flag, value in useless.items():
         if value is not None:
@@ -76,7 +74,7 @@ def score_classifier(
     beside: dict[str, dict[str, Any]] = {}
     if against is not None:
         with show.counting("classifying with the other", len(given.texts)) as done:
-            rival = judged(used_as(TextClassifier, load_classifier(against, device=device), against), given, done)
+            rival = judged(load_text_classifier(against, device=device), given, done)
         beside["against"] = {**rival.verdicts.as_json(), "p_value": chance_of(found.right, rival.right)}
     if baseline:
         beside |= _baseline(loaded, model, given, found)
@@ -101,13 +99,11 @@ def score_pictures(
     fewer: Fewer = (None, None, None),
 ) -> int:
     """Score a Vision Transformer on a folder of pictures for each class, or on what its training config kept."""
-    from clearhead.engines.seeing import PictureClassifier
-    from clearhead.run.engines import load_classifier
+    from clearhead.run.engines import load_picture_classifier
     from clearhead.run.seeing import judged, pictures_to_score
-    from clearhead.run.using import used_as
     from clearhead.verdicts import chance_of
 
-    loaded = used_as(PictureClassifier, load_classifier(model, engine=engine, device=device, threads=threads), model)
+    loaded = load_picture_classifier(model, engine=engine, device=device, threads=threads)
     make_fewer(loaded, *fewer)
     for flag, value in useless.items():
         if value is not None:
@@ -121,7 +117,7 @@ def score_pictures(
     _keep(found, save, png)
     beside: dict[str, dict[str, Any]] = {}
     if against is not None:
-        other = used_as(PictureClassifier, load_classifier(against, device=device), against)
+        other = load_picture_classifier(against, device=device)
         if (other.labels, other.form) != (loaded.labels, loaded.form):
             raise UsageError(f"{against} knows other labels or other sizes of pictures: they cannot be compared")
         with show.counting("classifying with the other", len(given)) as done:

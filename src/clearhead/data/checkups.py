@@ -171,7 +171,7 @@ def _glanced(pictures: PictureSet, progress: Progress | None) -> list[Glance]:
 def _picture_findings(pictures: PictureSet, found: list[Glance], trained: set[int] | None) -> Findings:
     good, bad = [one for one in found if not one.complaint], [one for one in found if one.complaint]
     sums = np.array([one.digest for one in good], dtype=np.uint64)
-    again = np.flatnonzero(hashes.repetitions(sums, np.ones(len(sums), dtype=np.bool_)))
+    again = hashes.repetitions(sums, np.ones(len(sums), dtype=np.bool_))
     dropped = {}
     if bad:
         dropped["cannot be read"] = Dropped(len(bad), bad[0].where)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from clearhead.engines.classifying import TextClassifier
 from clearhead.engines.directory import EXPORT, is_exported
-from clearhead.engines.filling import TextFiller
 from clearhead.engines.opening import ENGINES, open_exported
-from clearhead.engines.seeing import PictureClassifier
 from clearhead.engines.texts import TextTranslator
-from clearhead.engines.writing import TextWriter
 from clearhead.errors import UsageError, did_you_mean
 from clearhead.run.built_in import default_model
 from clearhead.storage import read_json
 
+if TYPE_CHECKING:
+    from clearhead.engines.classifying import TextClassifier
+    from clearhead.engines.filling import TextFiller
+    from clearhead.engines.seeing import PictureClassifier
+    from clearhead.engines.writing import TextWriter
+
 TORCH = "torch"
 ENGINE_NAMES = (TORCH, *ENGINES)
-
-Wanted = TypeVar("Wanted")
 
 
 def made_for(path: Path) -> str:
@@ -48,30 +48,72 @@ def load_translator(
     path = default_model() if model is None else model
     if _chosen(path, engine) != TORCH:
         threads = workers or threads
-    return _used_as(TextTranslator, load_by(engine, path, device, threads), path)
+    loaded = load_by(engine, path, device, threads)
+    if not isinstance(loaded, TextTranslator):
+        raise _other(loaded, path)
+    return loaded
 
 
 def load_writer(
     model: Path | None = None, *, engine: str | None = None, device: str = "auto", threads: int | None = None
 ) -> TextWriter:
     """Load a language model in the same way."""
+    from clearhead.engines.writing import TextWriter
+
     path = default_model() if model is None else model
-    return _used_as(TextWriter, load_by(engine, path, device, threads), path)
+    loaded = load_by(engine, path, device, threads)
+    if not isinstance(loaded, TextWriter):
+        raise _other(loaded, path)
+    return loaded
 
 
 def load_filler(
     model: Path, *, engine: str | None = None, device: str = "auto", threads: int | None = None
 ) -> TextFiller:
     """Load a BERT in the same way."""
-    return _used_as(TextFiller, load_by(engine, model, device, threads), model)
+    from clearhead.engines.filling import TextFiller
+
+    loaded = load_by(engine, model, device, threads)
+    if not isinstance(loaded, TextFiller):
+        raise _other(loaded, model)
+    return loaded
 
 
 def load_classifier(
     model: Path, *, engine: str | None = None, device: str = "auto", threads: int | None = None
 ) -> TextClassifier | PictureClassifier:
     """Load a classifier of texts or of pictures in the same way."""
+    from clearhead.engines.classifying import TextClassifier
+    from clearhead.engines.seeing import PictureClassifier
+
     loaded = load_by(engine, model, device, threads)
-    return loaded if isinstance(loaded, PictureClassifier) else _used_as(TextClassifier, loaded, model)
+    if not isinstance(loaded, TextClassifier | PictureClassifier):
+        raise _other(loaded, model)
+    return loaded
+
+
+def load_text_classifier(
+    model: Path, *, engine: str | None = None, device: str = "auto", threads: int | None = None
+) -> TextClassifier:
+    """Load a classifier of texts in the same way."""
+    from clearhead.engines.classifying import TextClassifier
+
+    loaded = load_classifier(model, engine=engine, device=device, threads=threads)
+    if not isinstance(loaded, TextClassifier):
+        raise _other(loaded, model)
+    return loaded
+
+
+def load_picture_classifier(
+    model: Path, *, engine: str | None = None, device: str = "auto", threads: int | None = None
+) -> PictureClassifier:
+    """Load a classifier of pictures in the same way."""
+    from clearhead.engines.seeing import PictureClassifier
+
+    loaded = load_classifier(model, engine=engine, device=device, threads=threads)
+    if not isinstance(loaded, PictureClassifier):
+        raise _other(loaded, model)
+    return loaded
 
 
 def load_by(engine: str | None, path: Path, device: str = "auto", threads: int | None = None) -> Any:
@@ -102,9 +144,8 @@ def _chosen(path: Path, engine: str | None) -> str:
     return actual
 
 
-def _used_as(wanted: type[Wanted], loaded: Any, path: Path) -> Wanted:
-    if isinstance(loaded, wanted):
-        return loaded
-    from clearhead.run.using import used_as
+def _other(loaded: Any, path: Path) -> UsageError:
+    """What to say of a model that is of another kind than the one wanted."""
+    from clearhead.run.using import refusal
 
-    return used_as(wanted, loaded, path)
+    return refusal(loaded, path)

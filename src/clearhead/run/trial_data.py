@@ -42,8 +42,8 @@ def trial_data(model: Path, given: Given, limit: int | None) -> TrialData:
 
 
 def _translations(model: Path, given: Given, limit: int | None) -> TrialData:
-    files = (given.get(name) for name in ("source", "target", "tsv", "split"))
-    pairs, language = pairs_to_score(model, *files, limit)
+    source, target, tsv, split = (given.get(name) for name in ("source", "target", "tsv", "split"))
+    pairs, language = pairs_to_score(model, source, target, tsv, split, limit)
     return TrialData([(pair.source, pair.reference) for pair in pairs], language)
 
 

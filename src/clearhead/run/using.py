@@ -37,6 +37,11 @@ def load_as(wanted: type[Loaded], path: str | Path | None = None, device: str = 
 def used_as(wanted: type[Loaded], loaded: Any, path: str | Path | None = None) -> Loaded:
     """What was loaded, if it is of the kind that is wanted."""
     if not isinstance(loaded, wanted):
-        kind = loaded.model.config.kind if hasattr(loaded, "model") else loaded.kind
-        raise UsageError(f"{path or default_model()} is a {kind}: use clearhead {TASKS[kind].verb}")
+        raise refusal(loaded, path)
     return loaded
+
+
+def refusal(loaded: Any, path: str | Path | None = None) -> UsageError:
+    """What to say of a model that is of another kind than the one wanted: the command that it is for."""
+    kind = loaded.model.config.kind if hasattr(loaded, "model") else loaded.kind
+    return UsageError(f"{path or default_model()} is a {kind}: use clearhead {TASKS[kind].verb}")
