@@ -145,7 +145,7 @@ WRONG: dict[str, tuple[str, int, str]] = {
     "average of too many": ("average {run} --last 9 --out {tmp}/x", 65, "has 2 such checkpoints, not 9"),
     "average over something": ("average {run} --last 2 --out {corpus}", 73, "exists: choose another --out"),
     "average without out": ("average {run} --last 2", 2, "average needs --out"),
-    "nothing to check": ("data check", 2, "name the data to check"),
+    "nothing to check": ("data check", 2, "name one kind of data to check"),
     "unknown set": ("data fetch multi", 78, "unknown data set 'multi': did you mean 'multi30k'"),
     "demo over something": ("demo --out {corpus}", 73, "was not made by the demo: choose another --out"),
 }

@@ -102,8 +102,7 @@ def inspect(
     prune
         Heads to remove for good; the smaller model goes to --out.
     importance
-        For every head, how loss and BLEU change without it (of other models, accuracy or perplexity); goes on where it
-        was when it is started again.
+        For every head, how loss and BLEU (or accuracy, or perplexity) change without it; resumes if cut short.
     on
         What to try heads on: a TSV, or two files with a text a line; labelled texts, a text, a folder of pictures.
     split

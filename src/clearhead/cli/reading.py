@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from clearhead.errors import DataError, MissingInputError
 
@@ -129,8 +129,9 @@ def _unpacked(path: Path | None) -> Iterator[io.BufferedReader | gzip.GzipFile]:
 
 def _opened(path: Path | None) -> AbstractContextManager[io.BufferedReader]:
     if path is None:
-        assert isinstance(sys.stdin.buffer, io.BufferedReader)
-        return nullcontext(sys.stdin.buffer)
+        # Whoever calls us from Python may have put something simpler in its place.
+        given: Any = sys.stdin.buffer
+        return nullcontext(given if isinstance(given, io.BufferedReader) else io.BufferedReader(given))
     try:
         return path.open("rb")
     except OSError as error:

@@ -59,8 +59,7 @@ def serve(
     port
         The port to listen on; 0 is any that is free.
     engine
-        What computes: auto, torch, ctranslate2 or onnx. Models are converted on the way in and compared with the
-        original; auto is CTranslate2 where it can say the same, and otherwise torch. Exported models have their own.
+        auto, torch, ctranslate2 or onnx; auto converts to CTranslate2 where that says the same, else it is torch.
     languages
         What translators translate that do not say so themselves: de:en, or de,zh:en.
     keys
