@@ -78,8 +78,7 @@ def check(
     validation_picture_labels
         Their labels, if that is an IDX file.
     columns
-        Source and target column of tab-separated pairs, counted from 1: 1,2 unless given; of labelled texts those of
-        text and label, by name or number: text,label.
+        Columns of the pairs (1,2 unless given), or of text and label, by number or name (text,label).
     max_chars
         Leave out pairs with more characters than this on either side.
     max_ratio
