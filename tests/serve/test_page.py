@@ -243,7 +243,8 @@ def test_a_classifier_shows_its_labels_and_a_bert_fills_gaps(open_page: Open) ->
 def test_a_key_is_asked_for_as_a_password(browser: Any) -> None:
     with Here(backwards(inspector=None), policy={"keys": Keys(["a-good-long-key"])}) as locked:
         stranger = browser.new_context()
-        assert stranger.new_page().goto(locked.address).status == 401
+        refused = stranger.request.get(locked.address)
+        assert refused.status == 401 and refused.headers["www-authenticate"].startswith("Basic ")
         stranger.close()
         friend = browser.new_context(http_credentials={"username": "me", "password": "a-good-long-key"})
         page = friend.new_page()
