@@ -176,6 +176,17 @@ def test_every_kind_can_be_looked_into(
     assert without["view"]["ablated"] == [off] and without["view"] != plain["view"]
 
 
+def test_of_a_long_text_the_end_is_looked_at_that_a_language_model_sees(
+    start: Start, kinds: Catalogue, paths: dict[str, Path]
+) -> None:
+    text = "to be or not to be, " * 40
+    answer = start(*kinds).post("/attention", json={"text": text, "model": "some-gpt"}).json()
+    (seen,) = answer["sentences"]
+    assert text.endswith(seen) and answer["view"] == clearhead.load(paths["gpt"], "cpu").inspect(seen).view
+    tokens = made_up_models.tokenizer().encode
+    assert len(tokens(seen)) < made_up_models.SHAPE["max_len"] <= len(tokens(text[-len(seen) - 1 :])) + 1
+
+
 def test_what_is_served_is_listed(start: Start, kinds: Catalogue) -> None:
     listed = start(*kinds).get("/models").json()
     assert [(one["name"], one["route"], one["shows_attention"]) for one in listed["models"]] == [
