@@ -126,7 +126,7 @@ class Glass:
     """An inspector that finds no attention, only what it was asked."""
 
     lane = Lane("glass")
-    most_rows, most_tokens = 1, 10_000
+    most_rows, most_tokens, longest = 1, 10_000, 10_000
 
     def count(self, text: str) -> int:
         return len(text) + 1

@@ -206,7 +206,10 @@ def test_a_phone_never_scrolls_sideways(open_page: Open) -> None:
 
 def test_a_language_model_writes_as_it_goes_and_can_be_stopped(open_page: Open) -> None:
     page = open_page()
+    write(page, "eins")
     page.get_by_label("Model").select_option("shakespeare")
+    # What the other model looked at is gone.
+    assert "appears here" in page.locator(".inside").text_content() and not page.locator(".made").text_content()
     page.locator("textarea").fill("to be")
     page.get_by_label("Tokens").fill("12")
     page.get_by_label("Temperature").fill("0")

@@ -171,6 +171,10 @@ class Looked(NamedTuple):
 class Inspector(Backend, Protocol):
     """Lets people look at every head while a text is read and another is written."""
 
+    @property
+    def longest(self) -> int:
+        """The most tokens it reads."""
+
     def count(self, text: str) -> int:
         """The tokens of a text."""
 

@@ -73,6 +73,8 @@ class TorchClassifier:
 class Inspectable(Protocol):
     """A loaded model that has an inside."""
 
+    model: Any
+
     def inspect(self, text: str, target: str | None = None, *, ablate: Sequence[str] = ()) -> Inspection:
         """Look at every head while a text is read."""
 
@@ -86,6 +88,7 @@ class TorchInspector:
 
     def __init__(self, loaded: Inspectable, encode: Callable[[str], Sequence[int]]) -> None:
         self._loaded = loaded
+        self.longest = int(loaded.model.config.max_len)
         self._encode = encode
 
     def count(self, text: str) -> int:

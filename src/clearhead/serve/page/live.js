@@ -119,6 +119,7 @@ class Live {
     this.leave();
     this.model = this.models.find((model) => model.name === name);
     this.forget();
+    this.answer = null;
     this.rebuild();
     if (this.pane.asksByItself) this.ask();
   }

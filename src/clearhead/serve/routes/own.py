@@ -7,6 +7,7 @@ from fastapi.responses import JSONResponse
 
 from clearhead.errors import DataError
 from clearhead.serve import schema
+from clearhead.serve.backends import Inspector
 from clearhead.serve.bodies import checked, read_json
 from clearhead.serve.bounds import Bounds
 from clearhead.serve.catalogue import Catalogue, Served
@@ -116,16 +117,30 @@ def _chosen(catalogue: Catalogue, name: str | None, part: str) -> Served:
     return model
 
 
+def _end(text: str, inspector: Inspector, longest: int) -> str:
+    """As much of the end of a text as a language model sees at once."""
+    first, last = 0, len(text)
+    while first < last:
+        middle = (first + last) // 2
+        if inspector.count(text[middle:]) <= longest:
+            last = middle
+        else:
+            first = middle + 1
+    return text[first:]
+
+
 def _sentences(model: Served, body: schema.AttentionBody, bounds: Bounds) -> list[str]:
     """What there is to look at: the sentences of a text, or all of it where the output is given too."""
     inspector = model.inspector
     assert inspector is not None
     if not body.text.strip():
         raise invalid("there is nothing to look at: the text is empty", "text")
-    if model.kind != "translator" or body.target is not None:
-        found = [body.text if model.kind == "gpt" else body.text.strip()]
+    longest = min(bounds.looks, inspector.longest)
+    if model.kind == "gpt":
+        found = [_end(body.text, inspector, longest) if body.target is None else body.text]
+    elif model.kind != "translator" or body.target is not None:
+        found = [body.text.strip()]
     else:
-        longest = bounds.looks if model.translator is None else min(bounds.looks, model.translator.longest)
         found = list(take_apart(body.text, inspector.count, longest).sentences)
     for text in found:
         if inspector.count(text) > bounds.looks:
