@@ -58,7 +58,7 @@ def check(
     text
         Any text for a gpt, or one with a document a line for a bert.
     labelled
-        Labelled texts for a classifier: a TSV, CSV or JSON lines file, or a folder with a folder for each label.
+        Labelled texts for a classifier: a TSV, CSV or JSON lines file, or a folder of a folder for each label.
     pictures
         Pictures for a vit: a folder with a folder for each label, or an IDX file.
     picture_labels
@@ -78,7 +78,7 @@ def check(
     validation_picture_labels
         Their labels, if that is an IDX file.
     columns
-        Columns of the pairs (1,2 unless given), or of text and label, by number or name (text,label).
+        Columns of source and target, counted from 1 (1,2), or of text and label, by name or number (text,label).
     max_chars
         Leave out pairs with more characters than this on either side.
     max_ratio

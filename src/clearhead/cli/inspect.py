@@ -102,9 +102,9 @@ def inspect(
     prune
         Heads to remove for good; the smaller model goes to --out.
     importance
-        For every head, how loss and BLEU (or accuracy, or perplexity) change without it; resumes if cut short.
+        For every head, how loss and BLEU (accuracy, perplexity) change without it; started again, it goes on.
     on
-        What to try heads on: a TSV, or two files with a text a line; labelled texts, a text, a folder of pictures.
+        What to try heads on: a TSV, or two files with a text a line; labelled texts, a text, pictures.
     split
         Or: the validation or test data that the model's training config names.
     limit
