@@ -37,6 +37,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"num_kv_heads": 1},
     {"num_segments": 2},
     {"scale_embeddings": False},
+    {"embedding_norm": True, "norm_eps": 1e-2, "residual": "post"},
     # What the last layer learns to drop does not matter to the first token, but to the price alone.
     *({"reduce": how, "pooling": "mean"} for how in REDUCED),
     *({"reduce": how, "pooling": "attention"} for how in REDUCED),

@@ -35,6 +35,7 @@ VARIANTS: list[Variant] = [
     *({"num_kv_heads": count, "kernel": kernel} for count, kernel in [(1, "exact"), (2, "fused"), (4, "batched")]),
     *({"feedforward": feedforward} for feedforward in FEED_FORWARDS),
     {"tied": False, "scale_embeddings": False},
+    {"output_bias": True, "norm_eps": 1e-2},
     {"window": 2, "positions": "rotary", "num_kv_heads": 1},
     {"decoder_heads": [[0, 2, 3], [1]], "positions": "alibi"},
     {"decoder_heads": [[2, 3], [0, 1, 2, 3]], "num_kv_heads": 2},

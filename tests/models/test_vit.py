@@ -12,6 +12,7 @@ from clearhead.config import build
 from clearhead.errors import ConfigError
 from clearhead.models.reduction import ReduceConfig, reduce_tokens
 from clearhead.models.vit import Vit, VitConfig
+from clearhead.nn.norms import Norm
 from clearhead.nn.patches import GRIDS
 from clearhead.nn.pooling import POOLINGS
 from clearhead.nn.reduction import REDUCTIONS
@@ -38,7 +39,7 @@ def pictures(count: int = 4) -> Tensor:
 def test_there_is_one_score_for_each_label(positions: str, pooling: str) -> None:
     model = new_vit(positions=positions, pooling=pooling)
     assert model(pictures()).shape == (4, 3)
-    assert model.config.max_len == 4 * 6 + (pooling == "first")
+    assert model.config.max_len == 4 * 6 + POOLINGS[pooling].is_first
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
@@ -101,6 +102,11 @@ def test_one_batch_can_be_learnt_by_heart() -> None:
         optimizer.step()
     assert loss.item() < 0.05
     assert model.eval()(pictures()).argmax(1).tolist() == labels.tolist()
+
+
+def test_norms_add_to_the_variance_what_was_asked_for() -> None:
+    model, eps = new_vit(norm_eps=0.25), new_vit().encoder.final_norm.eps
+    assert {module.eps for module in model.modules() if isinstance(module, Norm)} == {0.25} != {eps}
 
 
 def test_pictures_are_put_in_order_by_mean_and_spread() -> None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from clearhead.errors import ConfigError, DataError
 from clearhead.nn.feedforward import FEED_FORWARDS
 from clearhead.nn.kernels import KERNELS
-from clearhead.nn.norms import NORMS
+from clearhead.nn.norms import NORMS, Norm
 from clearhead.nn.positions import POSITIONS, Positions
 from clearhead.nn.residual import RESIDUALS
 from clearhead.nn.stacks import Stack
@@ -32,8 +32,10 @@ FAMILIES = {
     "positions": POSITIONS,
     "feedforward": FEED_FORWARDS,
 }
-VARIANTS = [{family: name} for family, table in FAMILIES.items() for name in table]
+MEMBERS = [{family: name} for family, table in FAMILIES.items() for name in table]
 """Every member of every family once, the rest as it is by default."""
+VARIANTS = [*MEMBERS, *({"norm": name, "embedding_norm": True, "norm_eps": 1e-2} for name in NORMS)]
+"""The same, and every norm in all its places."""
 CAUSAL_VARIANTS = [variant for variant in VARIANTS if variant.get("norm") not in MIXING_NORMS]
 
 
@@ -57,6 +59,29 @@ def products(*families: str, **others: list[object]) -> list[dict[str, object]]:
     """Every combination of the members of these families."""
     axes = {**{family: list(FAMILIES[family]) for family in families}, **others}
     return [dict(zip(axes, names, strict=True)) for names in itertools.product(*axes.values())]
+
+
+# Norms ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("residual", RESIDUALS)
+@pytest.mark.parametrize("norm", NORMS)
+def test_all_norms_add_to_the_variance_what_was_asked_for(new_stack: NewStack, norm: str, residual: str) -> None:
+    settings = {"norm": norm, "residual": residual, "embedding_norm": True}
+    norms = [module for module in new_stack(**settings, norm_eps=0.25).modules() if isinstance(module, Norm)]
+    assert len(norms) == 5 + RESIDUALS[residual].needs_final_norm
+    assert {module.eps for module in norms} == {0.25}
+    own = [module for module in new_stack(**settings).modules() if isinstance(module, Norm)]
+    assert {module.eps for module in own} == {NORMS[norm](DIM).eps}
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_norm_of_the_embeddings_stands_between_positions_and_blocks(new_stack: NewStack, norm: str) -> None:
+    stack, x, real = new_stack(norm=norm, embedding_norm=True, positions="learned"), tokens(), lengths(TIME, 5, 3, 1)
+    whole = stack(x, real=real)
+    normed = stack.first_norm(stack.positions.embed(x), real)
+    stack.first_norm, stack.positions = None, Positions(dim=DIM, num_heads=4, head_dim=4, max_len=12)
+    assert_close(stack(normed, real=real)[real], whole[real])
 
 
 # Padding -------------------------------------------------------------------------------------------------------------
@@ -406,7 +431,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=as_id)
+@pytest.mark.parametrize("variant", MEMBERS, ids=as_id)
 def test_a_misspelt_name_is_met_with_the_nearest(new_stack: NewStack, variant: dict[str, str]) -> None:
     ((family, name),) = variant.items()
     with pytest.raises(ConfigError) as error:

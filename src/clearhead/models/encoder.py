@@ -41,6 +41,10 @@ class EncoderConfig(ModelConfig):
     """Share of attention weights that are dropped while training."""
     norm: Annotated[str, one_of(NORMS, "norm")] = "layer"
     """Which norm."""
+    norm_eps: float | None = Field(None, gt=0)
+    """What norms add to a variance before they divide by its root; each norm's own number if not given."""
+    embedding_norm: bool = False
+    """Put a norm between the embeddings and the first layer, as BERT does."""
     residual: Annotated[str, one_of(RESIDUALS, "residual arrangement")] = "pre"
     """Where the norm stands: before each sublayer, after it, or with no way around the sublayer at all."""
     feedforward: Annotated[str, one_of(FEED_FORWARDS, "feed-forward")] = "gelu"
@@ -67,6 +71,8 @@ def build_encoder(config: EncoderConfig, reductions: Sequence[Reduction] | None 
         num_layers=config.num_layers,
         max_len=config.max_len,
         norm=config.norm,
+        norm_eps=config.norm_eps,
+        embedding_norm=config.embedding_norm,
         residual=config.residual,
         feedforward=config.feedforward,
         positions=config.positions,

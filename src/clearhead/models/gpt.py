@@ -48,6 +48,8 @@ class GptConfig(ModelConfig):
     """Share of attention weights that are dropped while training."""
     norm: Annotated[str, one_of(NORMS, "norm")] = "layer"
     """The norm: one that does not look at other positions."""
+    norm_eps: float | None = Field(None, gt=0)
+    """What norms add to a variance before they divide by its root; each norm's own number if not given."""
     residual: Annotated[str, one_of(RESIDUALS, "residual arrangement")] = "pre"
     """Where the norm stands: before each sublayer, after it, or with no way around the sublayer at all."""
     feedforward: Annotated[str, one_of(FEED_FORWARDS, "feed-forward")] = "gelu"
@@ -58,6 +60,8 @@ class GptConfig(ModelConfig):
     """Attention looks at positions fewer than this many steps away; everywhere before it if not given."""
     tied: bool = True
     """The output layer uses the table of the embedding."""
+    output_bias: bool = False
+    """Add a trained number to the score of each entry of the vocabulary."""
     scale_embeddings: bool = True
     """Multiply embeddings by the square root of dim."""
     max_len: int = Field(256, ge=2)
@@ -102,6 +106,7 @@ class Gpt(Model):
             num_layers=config.num_layers,
             max_len=config.max_len,
             norm=config.norm,
+            norm_eps=config.norm_eps,
             residual=config.residual,
             feedforward=config.feedforward,
             positions=config.positions,
@@ -112,7 +117,9 @@ class Gpt(Model):
             causal=True,
             heads=config.decoder_heads,
         )
-        self.output = OutputLayer(config.dim, config.vocab_size, self.embedding if config.tied else None)
+        self.output = OutputLayer(
+            config.dim, config.vocab_size, self.embedding if config.tied else None, biased=config.output_bias
+        )
         initialise(self)
 
     def hidden(

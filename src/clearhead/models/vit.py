@@ -62,6 +62,8 @@ class VitConfig(ModelConfig):
     """Share of attention weights that are dropped while training."""
     norm: Annotated[str, one_of(NORMS, "norm")] = "layer"
     """Which norm."""
+    norm_eps: float | None = Field(None, gt=0)
+    """What norms add to a variance before they divide by its root; each norm's own number if not given."""
     residual: Annotated[str, one_of(RESIDUALS, "residual arrangement")] = "pre"
     """Where the norm stands: before each sublayer, after it, or with no way around the sublayer at all."""
     feedforward: Annotated[str, one_of(FEED_FORWARDS, "feed-forward")] = "gelu"
@@ -69,7 +71,8 @@ class VitConfig(ModelConfig):
     positions: Annotated[str, one_of(GRIDS, "position scheme")] = "learned"
     """How a patch knows where it stands: learned, sinusoidal (waves down and across), none."""
     pooling: Annotated[str, one_of(POOLINGS, "pooling")] = "first"
-    """What the answer is read from: first (a class token in front of the patches), mean (of all patches), attention."""
+    """What the answer is read from: first (a class token in front of the patches), first_tanh (the same through one
+    more map), mean (of all patches), attention."""
     max_len: int = Field(0, ge=0)
     """How many tokens a picture is; filled in from its size."""
     kernel: Annotated[str, one_of(KERNELS, "kernel")] = "auto"
@@ -90,7 +93,7 @@ class VitConfig(ModelConfig):
     @property
     def has_class_token(self) -> bool:
         """Whether a token stands in front of the patches."""
-        return self.pooling == "first"
+        return POOLINGS[self.pooling].is_first
 
     @property
     def num_tokens(self) -> int:
@@ -120,6 +123,7 @@ class Vit(Model):
             num_layers=config.num_layers,
             max_len=config.max_len,
             norm=config.norm,
+            norm_eps=config.norm_eps,
             residual=config.residual,
             feedforward=config.feedforward,
             positions="none",

@@ -66,7 +66,7 @@ class Block(nn.Module):
 
 
 class Stack(nn.Module):
-    """Positions, then blocks, then the norm that the residual arrangement may ask for."""
+    """Positions, perhaps a norm, then blocks, then the norm that the residual arrangement may ask for."""
 
     def __init__(
         self,
@@ -74,12 +74,14 @@ class Stack(nn.Module):
         positions: Positions,
         final_norm: Norm | None,
         *,
+        first_norm: Norm | None = None,
         dropout: float = 0.0,
         causal: bool = False,
         window: int | None = None,
     ) -> None:
         super().__init__()
         self.positions = positions
+        self.first_norm = first_norm
         self.dropout = Dropout(dropout)
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = final_norm
@@ -124,7 +126,9 @@ class Stack(nn.Module):
         if cache is not None and cache.context_real is not None:
             context_real = cache.context_real
         context_allowed = masks.padding(context_real) if context_real is not None else None
-        tokens = tokens._replace(x=self.dropout(self.positions.embed(tokens.x, offset, places)))
+        x = self.positions.embed(tokens.x, offset, places)
+        x = x if self.first_norm is None else self.first_norm(x, tokens.real)
+        tokens = tokens._replace(x=self.dropout(x))
         for index, block in enumerate(self.blocks):
             before = tokens.real
             tokens = block(
@@ -207,6 +211,8 @@ def build_stack(
     max_len: int,
     num_kv_heads: int | None = None,
     norm: str = "layer",
+    norm_eps: float | None = None,
+    embedding_norm: bool = False,
     residual: str = "pre",
     feedforward: str = "relu",
     positions: str = "sinusoidal",
@@ -223,7 +229,8 @@ def build_stack(
 ) -> Stack:
     """Wire a stack from names in the tables; `causal` hides the future, `cross` adds attention to a context.
 
-    `heads` and `cross_heads` say for each layer which of its `num_heads` were left, where some were pruned;
+    `norm_eps` is what norms add to a variance, if not each its own; with `embedding_norm` the first one stands before
+    the blocks. `heads` and `cross_heads` say for each layer which of its `num_heads` were left, where some were pruned;
     `reductions` are what makes its tokens fewer.
     """
     make_norm = choose(NORMS, norm, "norm")
@@ -235,6 +242,9 @@ def build_stack(
     for name, left in (("heads", heads), ("cross_heads", cross_heads)):
         if left is not None and len(left) != num_layers:
             raise ConfigError(f"{name} must have one list for each of {num_layers} layers, not {len(left)}")
+
+    def new_norm() -> Norm:
+        return make_norm(dim) if norm_eps is None else make_norm(dim, norm_eps)
 
     def attention(left: Sequence[int] | None) -> Attention:
         return Attention(
@@ -251,7 +261,7 @@ def build_stack(
         Block(
             attention(heads[layer] if heads is not None else None),
             choose(FEED_FORWARDS, feedforward, "feed-forward")(dim, ff_dim, dropout),
-            lambda: arrangement(make_norm(dim), dropout),
+            lambda: arrangement(new_norm(), dropout),
             attention(cross_heads[layer] if cross_heads is not None else None) if cross else None,
         )
         for layer in range(num_layers)
@@ -259,8 +269,9 @@ def build_stack(
     scheme = choose(POSITIONS, positions, "position scheme")(
         dim=dim, num_heads=num_heads, head_dim=dim // num_heads, max_len=max_len
     )
-    final_norm = make_norm(dim) if arrangement.needs_final_norm else None
-    stack = Stack(blocks, scheme, final_norm, dropout=dropout, causal=causal, window=window)
+    first_norm = new_norm() if embedding_norm else None
+    final_norm = new_norm() if arrangement.needs_final_norm else None
+    stack = Stack(blocks, scheme, final_norm, first_norm=first_norm, dropout=dropout, causal=causal, window=window)
     if reductions is not None:
         stack.reduce_by(reductions)
     return stack
