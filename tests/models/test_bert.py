@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from clearhead.config import build
 from clearhead.errors import ConfigError
 from clearhead.models.bert import Bert, BertConfig
 from clearhead.models.classifier import Classifier, ClassifierConfig
@@ -26,7 +27,16 @@ ISOLATED = [
     *({"norm": name, "residual": residual} for name, kind in NORMS.items() if not kind.mixes_time
       for residual in RESIDUALS),
     {"window": 2},
+    {"embedding_norm": True, "norm_eps": 1e-2, "residual": "post"},
 ]  # fmt: skip
+HEADS: list[dict[str, Any]] = [
+    {},
+    {"output_bias": True, "norm_eps": 1e-2},
+    {"next_sentence": False, "num_segments": 3},
+    {"fills_gaps": False},
+    {"fills_gaps": False, "next_sentence": False},
+]
+"""What a BERT may be asked."""
 
 
 def as_id(variant: dict[str, Any]) -> str:
@@ -80,13 +90,46 @@ def test_padding_changes_nothing() -> None:
     torch.testing.assert_close(model(ids, real=real)[1, :3], model(ids[1:, :3])[0])
 
 
-def test_every_parameter_gets_a_gradient() -> None:
-    model, ids = new().train(), ids_of(2, 6)
+@pytest.mark.parametrize("heads", HEADS, ids=as_id)
+def test_every_parameter_gets_a_gradient(heads: dict[str, Any]) -> None:
+    model, ids = new(**heads).train(), ids_of(2, 6)
     hidden = torch.zeros(2, 6, dtype=torch.bool)
     hidden[0, 1] = True
     x = model.encode(ids, hidden, torch.ones_like(ids))
-    (model.output(model.words(x[:, 1])).square().sum() + model.follows(x[:, 0])[:, 0].sum()).backward()
+    total = x[..., 0].sum()
+    if model.config.fills_gaps:
+        total = total + model.named(x[:, 1]).square().sum()
+    if model.config.next_sentence:
+        total = total + model.follows(x[:, 0])[:, 0].sum()
+    total.backward()
     assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+def test_without_a_head_for_it_no_hidden_word_is_named() -> None:
+    model, ids = new(fills_gaps=False), ids_of(2, 6)
+    assert not [name for name, _ in model.named_parameters() if name.startswith(("transform", "norm", "output"))]
+    torch.testing.assert_close(model.encode(ids).shape, torch.Size((2, 6, 8)))
+    with pytest.raises(ConfigError, match="this BERT has no head that names hidden words"):
+        model(ids)
+
+
+def test_a_bias_of_the_output_layer_is_added_to_its_scores() -> None:
+    model, ids = new(output_bias=True), ids_of(2, 6)
+    before = model(ids)
+    model.output.bias.data.normal_()
+    torch.testing.assert_close(model(ids), before + model.output.bias)
+
+
+def test_the_head_has_the_eps_of_all_norms() -> None:
+    assert new(norm_eps=0.25).norm.eps == 0.25 != new().norm.eps
+
+
+def test_to_tell_what_follows_two_segments_are_needed() -> None:
+    with pytest.raises(ConfigError, match="next_sentence needs num_segments of 2 or more, not 1"):
+        build(BertConfig, {**SMALL, "num_segments": 1}, "here")
+    assert new(num_segments=3).segments.weight.shape == (3, 8)
+    assert new(next_sentence=False, num_segments=3).segments.weight.shape == (3, 8)
+    assert new(next_sentence=False).segments is None
 
 
 def test_the_output_layer_is_the_embedding() -> None:

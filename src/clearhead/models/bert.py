@@ -12,6 +12,7 @@ from typing import Annotated
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from clearhead.config import one_of
@@ -33,6 +34,25 @@ class BertConfig(EncoderConfig):
     next_sentence: bool = True
     """Show two segments, and ask whether the second follows the first in its document; else one, and hidden words
     alone are asked for."""
+    num_segments: int | None = Field(None, ge=0)
+    """Entries of the segment table; if not given 2 with next_sentence, else there is none."""
+    fills_gaps: bool = True
+    """Name hidden words; false where weights were imported that have no head for it."""
+    output_bias: bool = False
+    """Add a trained number to the score of each entry of the vocabulary."""
+
+    @model_validator(mode="after")
+    def _enough_segments(self) -> BertConfig:
+        if self.next_sentence and self.segment_entries < SEGMENTS:
+            raise ValueError(f"next_sentence needs num_segments of {SEGMENTS} or more, not {self.num_segments}")
+        return self
+
+    @property
+    def segment_entries(self) -> int:
+        """Entries of the segment table; 0 if there is none."""
+        if self.num_segments is not None:
+            return self.num_segments
+        return SEGMENTS if self.next_sentence else 0
 
 
 class Bert(Model):
@@ -47,10 +67,12 @@ class Bert(Model):
             raise ConfigError("a BERT needs vocab_size: it comes from the tokenizer")
         self.embedding = TokenEmbedding(config.vocab_size, config.dim, scaled=config.scale_embeddings)
         self.mask = TokenEmbedding(1, config.dim, scaled=config.scale_embeddings)
-        self.segments = TokenEmbedding(SEGMENTS, config.dim, scaled=False) if config.next_sentence else None
+        entries, eps = config.segment_entries, {} if config.norm_eps is None else {"eps": config.norm_eps}
+        self.segments = TokenEmbedding(entries, config.dim, scaled=False) if entries else None
         self.encoder = build_encoder(config)
-        self.transform, self.norm = nn.Linear(config.dim, config.dim), LayerNorm(config.dim)
-        self.output = OutputLayer(config.dim, config.vocab_size, tied_to=self.embedding)
+        if config.fills_gaps:
+            self.transform, self.norm = nn.Linear(config.dim, config.dim), LayerNorm(config.dim, **eps)
+            self.output = OutputLayer(config.dim, config.vocab_size, self.embedding, biased=config.output_bias)
         self.pooler = nn.Linear(config.dim, config.dim) if config.next_sentence else None
         self.next = nn.Linear(config.dim, 2) if config.next_sentence else None
         initialise(self)
@@ -74,7 +96,17 @@ class Bert(Model):
 
     def words(self, x: Float[Tensor, "tokens dim"]) -> Float[Tensor, "tokens dim"]:
         """What the output layer sees of some positions."""
+        if not self.config.fills_gaps:
+            raise ConfigError(
+                "this BERT has no head that names hidden words (fills_gaps = false): look inside it, or train a "
+                "classifier on it"
+            )
         return self.norm(F.gelu(self.transform(x))[None])[0]
+
+    def named(self, x: Float[Tensor, "tokens dim"]) -> Float[Tensor, "tokens vocab"]:
+        """The logits of the tokens at some positions."""
+        words = self.words(x)
+        return self.output(words)
 
     def follows(self, x: Float[Tensor, "rows dim"]) -> Float[Tensor, "rows 2"]:
         """From the first position of each text: the logits that its second segment does not, or does, follow."""
@@ -92,4 +124,4 @@ class Bert(Model):
     ) -> Float[Tensor, "batch time vocab"]:
         """The logits of the token at each position."""
         x = self.encode(ids, hidden, segments, real=real)
-        return self.output(self.words(x.flatten(0, 1))).unflatten(0, ids.shape)
+        return self.named(x.flatten(0, 1)).unflatten(0, ids.shape)

@@ -94,7 +94,9 @@ class LoadedBert:
         """The logarithm of the probability of each token in each gap, of those that are text."""
         ids, hidden = (torch.tensor([row], device=self.device) for row in given)
         x = self.model.encode(ids, hidden)
-        logits = self.model.output(self.model.words(x[hidden])).float()
+        # One that was imported without a head for gaps can still read a text that has none.
+        found = self.model.named(x[hidden]) if given.places else x.new_empty(0, self.model.config.vocab_size)
+        logits = found.float()
         # What is no text cannot stand in a text.
         logits[:, : len(SPECIALS)] = -torch.inf
         return logits.log_softmax(-1).cpu()

@@ -35,7 +35,8 @@ def shape_at_start(path: str) -> dict[str, Any]:
     found = {
         name: stored[name] for name in EncoderConfig.model_fields if name in names and stored.get(name) is not None
     }
-    return {**found, "num_segments": SEGMENTS} if stored.get("next_sentence") else found
+    segments = stored.get("num_segments") or (SEGMENTS if stored.get("next_sentence") else 0)
+    return {**found, "num_segments": segments} if segments else found
 
 
 def take_weights(model: Model, start: StoredModel) -> str:

@@ -111,7 +111,7 @@ def fill(model: Bert, batch: MaskedBatch, loss: Loss) -> LossSum:
     For a text, that one question weighs as much as all its tokens, as in the paper, where both have a mean of their
     own; negative log-likelihood and right answers are those of tokens alone.
     """
-    device = model.output.weight.device
+    device = model.embedding.weight.device
     texts = torch.from_numpy(batch.texts).to(device)
     asked = torch.from_numpy(batch.asked).to(device)
     answers = torch.from_numpy(batch.answers).to(device)

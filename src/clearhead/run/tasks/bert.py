@@ -117,7 +117,7 @@ class BertTask(Task[BertRun, Gathered, Bert]):
             places = np.flatnonzero(batch.hidden[0])[:SHOWN_WORDS]
             if not len(places):
                 continue
-            guesses = model.output(model.words(x[0, places])).argmax(-1).tolist()
+            guesses = model.named(x[0, places]).argmax(-1).tolist()
             truth = dict(zip(np.flatnonzero(batch.asked[0]).tolist(), batch.answers.tolist(), strict=True))
             around = range(max(0, places[0] - SHOWN_AROUND), min(len(batch.ids[0]), places[-1] + SHOWN_AROUND + 1))
             text = "".join(
