@@ -25,12 +25,13 @@ def show_bytes(token: str) -> str:
 
 
 def raw_bytes(token: str) -> bytes:
-    r"""The bytes of a byte-level token.
+    r"""The bytes of a byte-level token; one that was added to others' tokenizers may be plain text.
 
-    >>> raw_bytes("ĠäºĨ").decode()
-    ' 了'
+    >>> raw_bytes("ĠäºĨ").decode(), raw_bytes("[了]").decode()
+    (' 了', '[了]')
     """
-    return bytes(_BYTE_OF[letter] for letter in token)
+    found = [_BYTE_OF.get(letter) for letter in token]
+    return token.encode() if None in found else bytes(byte for byte in found if byte is not None)
 
 
 def show_text(text: str) -> str:

@@ -22,6 +22,8 @@ from clearhead.text.words import CJK, JOINER, joined_words, joiner_marks, spaces
 
 SMALLEST_BPE = len(SPECIALS) + len(BYTE_LETTERS)
 UNLIMITED = 2**32
+CONTINUED = "##"
+"""Stands before a piece of WordPiece that goes on with a word."""
 
 
 class TokenizerConfig(Record):
@@ -181,6 +183,18 @@ class SentencePiece:
         return token.removeprefix(FOREIGN).replace(SPACE, " ").encode()
 
 
+class WordPiece:
+    """The longest pieces of words that there are, as BERT has them; imported, not trained here."""
+
+    lossless: ClassVar[bool] = False
+
+    def show(self, token: str) -> str:
+        return show_text(token)
+
+    def raw(self, token: str) -> bytes:
+        return (token.removeprefix(CONTINUED) if token.startswith(CONTINUED) else f" {token}").encode()
+
+
 def _over_bytes(model: models.Model, config: TokenizerConfig) -> tokenizers.Tokenizer:
     engine = tokenizers.Tokenizer(model)
     if config.lowercase:
@@ -200,7 +214,7 @@ def _count(engine: tokenizers.Tokenizer, texts: Iterable[list[str]], min_freq: i
 
 TOKENIZERS: dict[str, type[Kind]] = {"word": Word, "bpe": Bpe, "char": Char, "byte": Byte}
 
-IMPORTED: dict[str, type[Rules]] = {"sentencepiece": SentencePiece}
+IMPORTED: dict[str, type[Rules]] = {"sentencepiece": SentencePiece, "wordpiece": WordPiece}
 """Kinds that come with imported models."""
 
 
