@@ -142,10 +142,10 @@ CONFIGS = ("config.toml", "training_config.toml", "model/training_config.toml")
 
 
 def trained_by(path: Path) -> RunConfig | None:
-    """The settings that a model was trained by, if its directory has them."""
+    """The settings that a model was trained by, if its directory has them; those of an imported one are empty."""
     for name in CONFIGS:
-        if (path / name).is_file():
-            return build_config(read_toml(path / name), str(path / name))
+        if (path / name).is_file() and (tree := read_toml(path / name)):
+            return build_config(tree, str(path / name))
     return None
 
 
