@@ -17,8 +17,8 @@ def import_model(
 
     clearhead import downloads/opus-mt-de-en --out models/de-en
 
-    The directory is what `git clone https://huggingface.co/...` or `huggingface-cli download` leave: Marian models
-    (OPUS-MT), with weights as safetensors. Pickles are refused.
+    The directory is what `git clone https://huggingface.co/...` or `hf download` leave: Marian (OPUS-MT), GPT-2, BERT
+    and ViT models, with weights as safetensors. Pickles are refused.
 
     Parameters
     ----------
@@ -34,6 +34,8 @@ def import_model(
 
         report = import_directory(directory, out, check=check)
     show.note(f"{out}: a {report.kind} from a {report.family} model, {report.parameters:,} parameters")
+    for note in report.notes:
+        show.note(note)
     if report.difference is not None:
         show.note(f"beside the original in transformers its scores differ by at most {report.difference:.2g}")
     elif check:

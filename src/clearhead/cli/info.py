@@ -18,7 +18,8 @@ from clearhead.storage import read_json
 SHAPE = (
     "kind", "vocab_size", "source_vocab_size", "target_vocab_size", "dim", "ff_dim", "num_heads", "num_kv_heads",
     "num_layers", "encoder_layers", "decoder_layers", "norm", "residual", "feedforward", "positions", "tie", "tied",
-    "pooling", "labels", "long_texts", "next_sentence", "height", "width", "channels", "patch", "max_len", "dtype",
+    "pooling", "labels", "long_texts", "next_sentence", "fills_gaps", "height", "width", "channels", "patch", "max_len",
+    "dtype",
 )  # fmt: skip
 DATA = ("kind", "dataset", "source_language", "target_language", "source", "target", "tsv", "text", "train", "pictures")
 EXPORT = "export.json"

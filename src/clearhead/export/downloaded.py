@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,13 @@ from torch import Tensor
 
 from clearhead.checkpoint import PICKLES, read_tensors
 from clearhead.errors import DataError, MissingInputError
+from clearhead.export.names import FEED_FORWARDS
 from clearhead.storage import read_json
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+NO_WEIGHTS = re.compile(r"(^|\.)(position_ids|attn\.(masked_)?bias)$")
+"""Tensors that older files hold, and that follow from the shape of the model."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +30,8 @@ class Downloaded:
     generation: dict[str, Any]
     """How its makers search, if they say so."""
     tensors: Mapping[str, Tensor]
+    asked: set[str] = field(default_factory=set)
+    """The tensors that were asked for so far."""
 
     def setting(self, name: str, default: Any) -> Any:
         """A setting, or what its family takes where it is not written down."""
@@ -34,10 +40,39 @@ class Downloaded:
 
     def tensor(self, *names: str) -> Tensor:
         """The first of these tensors that there is: tied ones are stored under one of several names."""
+        self.asked.update(names)
         for name in names:
             if name in self.tensors:
                 return self.tensors[name].float()
         raise DataError(f"{self.path} has no tensor {names[0]}: it is not complete, or another kind of model")
+
+    def has(self, *names: str) -> bool:
+        """Whether there is one of these tensors."""
+        return any(name in self.tensors for name in names)
+
+    def feedforward(self, name: str, default: str) -> str:
+        """Our name for the bend of its feed-forwards, which stands in this setting."""
+        theirs = self.setting(name, default)
+        if theirs not in FEED_FORWARDS:
+            raise DataError(f"{self.path}: its activation '{theirs}' is none of {', '.join(FEED_FORWARDS)}")
+        return FEED_FORWARDS[theirs]
+
+    def refuse(self, settings: Mapping[str, Any]) -> None:
+        """Refuse a model with a setting that is not the one that ours can have."""
+        for name, usual in settings.items():
+            if (value := self.setting(name, usual)) != usual:
+                raise DataError(f"{self.path}: {name} = {value!r} is nothing that our model can have, only {usual!r}")
+
+    @property
+    def architecture(self) -> str:
+        """The class of transformers that it was saved by, if that is known."""
+        names = self.config.get("architectures")
+        return str(names[0]) if isinstance(names, list) and names else ""
+
+    @property
+    def left_out(self) -> list[str]:
+        """The tensors that nobody asked for."""
+        return sorted(name for name in self.tensors.keys() - self.asked if not NO_WEIGHTS.search(name))
 
 
 def read_downloaded(path: Path) -> Downloaded:
@@ -70,6 +105,7 @@ def _tensors(path: Path) -> dict[str, Tensor]:
 
 
 def conversion(path: Path) -> str:
-    """The command that writes a model's weights as safetensors."""
-    kind = "AutoModelForSeq2SeqLM" if (path / "source.spm").is_file() else "AutoModel"
+    """The command that writes a model's weights as safetensors, its heads among them."""
+    names = read_json(path / "config.json").get("architectures")
+    kind = names[0] if isinstance(names, list) and names and str(names[0]).isidentifier() else "AutoModel"
     return f"python -c \"from transformers import {kind} as A; A.from_pretrained('{path}').save_pretrained('{path}')\""

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from clearhead.errors import UnavailableError
+from clearhead.export import bert, gpt2, marian, vit
 from clearhead.export.downloaded import Downloaded, read_downloaded
 from clearhead.export.imported import Imported
-from clearhead.export.marian import differences, import_marian
 
 
 class Family(NamedTuple):
@@ -34,4 +34,9 @@ def find_family(path: Path) -> tuple[Family, Downloaded]:
     return FAMILIES[family], downloaded
 
 
-FAMILIES: dict[str, Family] = {"marian": Family(import_marian, differences)}
+FAMILIES: dict[str, Family] = {
+    "marian": Family(marian.import_marian, marian.differences),
+    "gpt2": Family(gpt2.import_gpt2, gpt2.differences),
+    "bert": Family(bert.import_bert, bert.differences),
+    "vit": Family(vit.import_vit, vit.differences),
+}

@@ -18,4 +18,8 @@ class Imported:
     tokenizers: TokenizerPair | None
     generation: dict[str, Any] | None
     rows: dict[str, Sequence[int]]
-    """By side, the original's id of each of our ids."""
+    """By side, the original's id of each of our ids; under `mask`, what it writes into a gap."""
+    notes: Sequence[str] = ()
+    """What a person should know: heads that are missing, for example."""
+    verb: str | None = None
+    """The command it is for, if not that of its kind."""

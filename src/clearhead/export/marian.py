@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,8 @@ from clearhead.config import build
 from clearhead.errors import DataError
 from clearhead.export.downloaded import Downloaded
 from clearhead.export.imported import Imported
+from clearhead.export.original import LENGTHS, load_original
+from clearhead.export.vocabulary import NEVER, Vocabulary
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.nn.positions import waves
 from clearhead.storage import read_json
@@ -39,7 +40,6 @@ PARTS = {
 PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 READS_STREAM = ("query", "key", "value", "inner")
 """Matrices whose columns are features of the stream; the rows of all others are."""
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
 DEFAULTS: dict[str, Any] = {
     "d_model": 1024, "encoder_layers": 12, "decoder_layers": 12, "encoder_attention_heads": 16,
     "decoder_attention_heads": 16, "encoder_ffn_dim": 4096, "decoder_ffn_dim": 4096, "activation_function": "gelu",
@@ -48,21 +48,7 @@ DEFAULTS: dict[str, Any] = {
     "dropout": 0.1,
 }  # fmt: skip
 """What transformers takes where a config says nothing."""
-NEVER = -1e4
-"""The score of entries that only we have: far below all others, and still within half precision."""
 SAME_WAVES = 1e-3
-LENGTHS = (2, 3, 5, 9, 17)
-"""Of the sequences that are compared."""
-
-
-@dataclass(frozen=True)
-class Vocabulary:
-    """One side's entries by our ids, and whose row of the original's table each takes."""
-
-    entries: list[str]
-    rows: list[int]
-    extra: list[int]
-    """Our ids of entries that the original has not: <s>, and pieces that it reads as unknown."""
 
 
 def import_marian(downloaded: Downloaded) -> Imported:
@@ -71,7 +57,8 @@ def import_marian(downloaded: Downloaded) -> Imported:
     is_shared = bool(get["share_encoder_decoder_embeddings"])
     pieces = [read_pieces(downloaded.path / f"{side}.spm") for side in ("source", "target")]
     source, target = _vocabularies(downloaded, get, pieces, is_shared)
-    config = _config(get, len(source.entries), len(target.entries), is_shared)
+    feedforward = downloaded.feedforward("activation_function", DEFAULTS["activation_function"])
+    config = _config(get, feedforward, len(source.entries), len(target.entries), is_shared)
     model = Translator(config)
     with torch.no_grad():
         model.load_state_dict(_tensors(model, downloaded, source, target))
@@ -85,12 +72,12 @@ def import_marian(downloaded: Downloaded) -> Imported:
     return Imported(model.eval(), pair, generation, {"source": source.rows, "target": target.rows})
 
 
-def _config(get: dict[str, Any], source_size: int, target_size: int, is_shared: bool) -> TranslatorConfig:
+def _config(
+    get: dict[str, Any], feedforward: str, source_size: int, target_size: int, is_shared: bool
+) -> TranslatorConfig:
     for name in ("attention_heads", "ffn_dim"):
         if get[f"encoder_{name}"] != get[f"decoder_{name}"]:
             raise DataError(f"its encoder and decoder have different {name}, which our translator cannot have")
-    if get["activation_function"] not in ACTIVATIONS:
-        raise DataError(f"its activation '{get['activation_function']}' is none of {', '.join(ACTIVATIONS)}")
     if get["d_model"] % 2:
         raise DataError(f"its width {get['d_model']} is odd, and so has no pairs of waves")
     tie = "all" if is_shared and get["tie_word_embeddings"] else "target" if get["tie_word_embeddings"] else "none"
@@ -104,7 +91,7 @@ def _config(get: dict[str, Any], source_size: int, target_size: int, is_shared: 
         "decoder_layers": get["decoder_layers"],
         "dropout": float(get["dropout"]),
         "residual": "post",
-        "feedforward": ACTIVATIONS[get["activation_function"]],
+        "feedforward": feedforward,
         "tie": tie,
         "output_bias": True,
         "scale_embeddings": bool(get["scale_embedding"]),
@@ -167,8 +154,8 @@ def _tensors(model: Translator, downloaded: Downloaded, source: Vocabulary, targ
     }
     rows = {"source_embedding": source.rows, "target_embedding": target.rows, "output": target.rows}
     found = {f"{name}.weight": downloaded.tensor(*names)[rows[name]][:, order] for name, names in tables.items()}
-    bias = downloaded.tensors.get("final_logits_bias")
-    bias = torch.zeros(max(target.rows) + 1) if bias is None else bias.float().flatten()
+    name = "final_logits_bias"
+    bias = downloaded.tensor(name).flatten() if downloaded.has(name) else torch.zeros(max(target.rows) + 1)
     found["output.bias"] = bias[target.rows].index_fill(0, torch.tensor(target.extra), NEVER)
     for name in model.state_dict():
         if name.startswith(("encoder.", "decoder.")):
@@ -197,11 +184,7 @@ def _check_waves(downloaded: Downloaded, name: str, order: Tensor) -> None:
 @torch.inference_mode()
 def differences(path: Path, imported: Imported) -> float:
     """The largest difference of a score on random ids, beside `transformers` with the same files."""
-    import transformers
-
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-    original = transformers.MarianMTModel.from_pretrained(path, local_files_only=True, use_safetensors=True).eval()
+    original = load_original(path, "MarianMTModel")
     source, target = (torch.tensor(imported.rows[side]) for side in ("source", "target"))
     chance = torch.Generator().manual_seed(1)
     largest = 0.0

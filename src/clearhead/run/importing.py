@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -15,6 +16,8 @@ from clearhead.version import VERSION
 
 MOST_APART = 1e-3
 """The largest difference of a score that is taken for rounding."""
+SHOWN = 4
+"""How many names of tensors that were left out are told."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,10 @@ class Report:
     parameters: int
     difference: float | None
     """The largest difference of a score beside `transformers`; None where that is not installed."""
+    notes: tuple[str, ...]
+    """What a person should know: heads that are missing, tensors that were left out."""
+    verb: str
+    """The command it is for."""
 
 
 def import_directory(path: Path, out: Path, *, check: bool = True) -> Report:
@@ -39,7 +46,14 @@ def import_directory(path: Path, out: Path, *, check: bool = True) -> Report:
         raise ParityError(f"{out} was not written, for it is not the same: its scores differ by up to {difference:.2g}")
     kind = imported.model.config.kind
     parameters = sum(weights.numel() for weights in imported.model.parameters())
-    report = Report(kind, str(downloaded.config["model_type"]), parameters, difference)
+    report = Report(
+        kind,
+        str(downloaded.config["model_type"]),
+        parameters,
+        difference,
+        (*imported.notes, *_left_out(kind, downloaded.left_out)),
+        imported.verb or TASKS[kind].verb,
+    )
     save_model(
         out,
         imported.model,
@@ -49,6 +63,11 @@ def import_directory(path: Path, out: Path, *, check: bool = True) -> Report:
         training_config="",
     )
     return report
+
+
+def _left_out(kind: str, names: Sequence[str]) -> list[str]:
+    more = f" and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
+    return [f"left out, for our {kind} has no place for it: {', '.join(names[:SHOWN])}{more}"] if names else []
 
 
 def _card(path: Path, report: Report) -> str:
@@ -71,7 +90,8 @@ def _card(path: Path, report: Report) -> str:
             f"| difference of a score from the original in transformers | {compared} |",
             f"| made by | clearhead {VERSION}: `clearhead import` |",
             "",
-            f"Use it: `clearhead {TASKS[report.kind].verb} --model .`",
+            f"Use it: `clearhead {report.verb} {'.' if report.verb == 'inspect' else '--model .'}`",
+            *(["", *(f"- {note}" for note in report.notes)] if report.notes else []),
             *(["", "## The original's card", "", body] if body else []),
             "",
         ]
