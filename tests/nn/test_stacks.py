@@ -32,11 +32,10 @@ FAMILIES = {
     "positions": POSITIONS,
     "feedforward": FEED_FORWARDS,
 }
-VARIANTS = [
-    *({family: name} for family, table in FAMILIES.items() for name in table),
-    *({"norm": name, "embedding_norm": True, "norm_eps": 1e-2} for name in NORMS),
-]
-"""Every member of every family once, the rest as it is by default; then every norm in all its places."""
+MEMBERS = [{family: name} for family, table in FAMILIES.items() for name in table]
+"""Every member of every family once, the rest as it is by default."""
+VARIANTS = [*MEMBERS, *({"norm": name, "embedding_norm": True, "norm_eps": 1e-2} for name in NORMS)]
+"""The same, and every norm in all its places."""
 CAUSAL_VARIANTS = [variant for variant in VARIANTS if variant.get("norm") not in MIXING_NORMS]
 
 
@@ -432,7 +431,7 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids=as_id)
+@pytest.mark.parametrize("variant", MEMBERS, ids=as_id)
 def test_a_misspelt_name_is_met_with_the_nearest(new_stack: NewStack, variant: dict[str, str]) -> None:
     ((family, name),) = variant.items()
     with pytest.raises(ConfigError) as error:
