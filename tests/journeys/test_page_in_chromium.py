@@ -415,6 +415,75 @@ def test_every_view_is_saved_as_svg_png_and_json(open_page: Open, tmp_path: Path
     assert expected[name] <= texts
 
 
+@pytest.mark.parametrize("name", VIEWS)
+def test_every_control_of_every_view_does_something(open_page: Open, name: str) -> None:
+    """None is left out: they are found in the page, not listed here."""
+    start = f"#view={name}&sort=entropy"
+    page = open_page(small_view(), start)
+    begin(page, start)
+    keys = page.evaluate(
+        """() => [...document.querySelectorAll('[data-key]')]
+        .filter((one) => one.checkVisibility()).map((one) => one.dataset.key)"""
+    )
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll('button, select, input')]
+        .filter((one) => one.checkVisibility() && !one.dataset.key).map((one) => one.outerHTML)"""
+    )
+    assert nameless == [] and len(keys) > 10 and {f"tab-{view}" for view in VIEWS} <= set(keys)
+    for key in keys:
+        begin(page, start)
+        family = [other for other in keys if other != key and other.split("-")[0] == key.split("-")[0]]
+        assert has_effect(page, key) or any(has_effect_after(page, other, key) for other in family), key
+
+
+def begin(page: Any, start: str) -> None:
+    """Let the page be as the address says, with its heads to be seen."""
+    page.evaluate("start => { location.hash = '#view=map'; location.hash = start; }", start)
+    page.mouse.move(0, 0)
+    page.wait_for_timeout(20)
+    if page.locator("details.heads:not([open])").count():
+        page.locator("details.heads summary").click()
+
+
+def has_effect_after(page: Any, other: str, key: str) -> bool:
+    """Whether a control changes something once another one of its family has: what is chosen cannot be chosen again."""
+    control = page.locator(f'[data-key="{other}"]').first
+    if control.is_visible() and control.is_enabled():
+        control.click()
+    return has_effect(page, key)
+
+
+def has_effect(page: Any, key: str) -> bool:
+    """Whether a control, under the pointer already, changes what is shown or saves a file."""
+    control = page.locator(f'[data-key="{key}"]').first
+    if not control.is_visible() or not control.is_enabled():
+        return False
+    if key.startswith("save-"):
+        with page.expect_download() as saving:
+            control.click()
+        return saving.value.path().stat().st_size > 100
+    if control.evaluate("one => one.tagName") == "SELECT":
+        options = control.locator("option").evaluate_all("all => all.map((one) => one.value)")
+        shown = set()
+        for option in options:
+            control.select_option(option)
+            shown.add(state_of(page))
+        return len(shown) == len(options) > 1
+    control.hover()
+    before = state_of(page)
+    control.click()
+    page.wait_for_timeout(20)
+    return state_of(page) != before
+
+
+def state_of(page: Any) -> str:
+    """All that a person can see or hear of the page, but for what is painted."""
+    return page.url + page.evaluate(
+        """() => document.querySelector('.clearhead').outerHTML + document.documentElement.style.colorScheme
+        + [...document.querySelectorAll('input')].map((one) => one.checked)"""
+    )
+
+
 def test_tokens_that_look_like_markup_stay_text_everywhere(open_page: Open) -> None:
     view = nasty_view()
     page = open_page(view)
