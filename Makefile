@@ -2,6 +2,7 @@
 #   make demo    the main job: train a translator, score it, look inside it (about two minutes after the install)
 #   make test    the tests
 #   make check   what CI runs: format, lint, types, import contract, tests
+#   make slow    the tests that take long, which the others leave out
 #   make fuzz    a thousand made-up requests for every route of the server
 #   make examples  the example page and the pictures in docs/, from models you trained
 PYTHON ?= python3
@@ -11,7 +12,7 @@ READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.dev-ready
 EXTRAS ?= dev
 
-.PHONY: demo test check fuzz format lint types contract examples clean
+.PHONY: demo test check slow fuzz format lint types contract examples clean
 
 demo: $(READY)
 	$(BIN)/clearhead demo --out demo
@@ -34,6 +35,9 @@ contract: $(DEV_READY)
 format: $(DEV_READY)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+slow: $(DEV_READY)
+	CLEARHEAD_TEST_SLOW=1 $(BIN)/pytest -n auto -m slow
 
 fuzz: $(DEV_READY)
 	CLEARHEAD_EXAMPLES=1000 $(BIN)/pytest -n auto tests/serve/test_schema.py tests/serve/test_rubbish.py

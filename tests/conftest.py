@@ -28,6 +28,14 @@ settings.register_profile("clearhead", deadline=None)
 settings.load_profile("clearhead")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what takes long, unless it is asked for."""
+    if not os.environ.get("CLEARHEAD_TEST_SLOW"):
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.skip(reason="takes long: make slow runs it"))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def one_thread() -> None:
     """Tests run side by side on few cores, and tiny shapes gain nothing from a second thread."""

@@ -38,6 +38,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
 """Nearly every member of every family once: writing a model takes seconds."""
 
 
+QUICK = ("plain", "mixed")
+"""Those that are always tried."""
+
+
 @pytest.fixture(scope="module")
 def unchecked_for_all() -> Any:
     """Shapes are not checked: the exporter's have names for numbers."""
@@ -54,7 +58,9 @@ def exported(translator: LoadedTranslator, directory: Path, quantize: str | None
     return found
 
 
-@pytest.fixture(scope="module", params=VARIANTS)
+@pytest.fixture(
+    scope="module", params=[name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in VARIANTS]
+)
 def both(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, unchecked_for_all: None
 ) -> tuple[LoadedTranslator, ExportedTranslator]:

@@ -38,6 +38,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
 Both = tuple[LoadedGpt, ExportedWriter]
 
 
+QUICK = ("plain",)
+"""Those that are always tried."""
+
+
 @pytest.fixture(scope="module")
 def unchecked_for_all() -> Iterator[None]:
     """Shapes are not checked: the exporter's have names for numbers."""
@@ -48,7 +52,9 @@ def unchecked_for_all() -> Iterator[None]:
     config.update("jaxtyping_disable", False)
 
 
-@pytest.fixture(scope="module", params=VARIANTS)
+@pytest.fixture(
+    scope="module", params=[name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in VARIANTS]
+)
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, unchecked_for_all: None) -> Both:
     """A model and its copy; writing one takes seconds, so all tests share them."""
     model = made_gpt(max_len=12, **VARIANTS[request.param])
@@ -126,6 +132,7 @@ def test_a_stream_is_the_text_in_pieces(both: Both) -> None:
     assert len(pieces) == 30
 
 
+@pytest.mark.slow
 def test_int8_is_smaller_and_near(tmp_path: Path) -> None:
     model = made_gpt(num_layers=1, dim=128, ff_dim=512)
     copy = exported(model, "onnx", tmp_path / "int8", "int8")

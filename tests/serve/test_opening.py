@@ -174,6 +174,7 @@ def test_where_nothing_can_be_written_torch_serves(trained: Path, monkeypatch: p
     assert model.engine == "torch" and "for want of a temporary directory: " in model.remark
 
 
+@pytest.mark.slow
 def test_onnx_serves_if_it_is_asked_for(start: Start, trained: Path) -> None:
     for package in ("onnxruntime", "onnxscript"):
         pytest.importorskip(package, reason=f"needs {package}: pip install 'clearhead[export]'")

@@ -122,7 +122,7 @@ def test_what_does_not_end_in_time_is_told_so_when_the_server_stops() -> None:
         assert time.monotonic() - started < 5.0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_a_real_server_stops_under_load_and_loses_nothing(trained: Path, number: signal.Signals) -> None:
     words = Request("/translate", {"q": ["dreiundzwanzig", "hundertelf", "acht"], "source": "de", "target": "en"})
     with serving(trained, flags=["--rate", "0"]) as server:

@@ -75,7 +75,10 @@ def test_a_row_that_is_unwanted_ends_and_changes_nothing_for_the_rest(numbers: C
     whole = translator.translate_batch(texts, options, Onlooker())
     for step in (0, 2):
         found = translator.translate_batch(texts, options, Onlooker({1: step, 4: step}))
-        assert [found[row] for row in (0, 2, 3, 5)] == [whole[row] for row in (0, 2, 3, 5)]
+        for row in (0, 2, 3, 5):
+            assert [one.text for one in found[row]] == [one.text for one in whole[row]]
+            # Other company changes the last bits of a sum.
+            assert [one.score for one in found[row]] == pytest.approx([one.score for one in whole[row]], abs=1e-5)
         assert all(len(found[row][0].text) <= step for row in (1, 4))
     patient = Onlooker()
     translator.translate_batch(texts, options, patient)
@@ -88,16 +91,32 @@ def test_attention_is_what_inspect_finds(start: Start, numbers: Catalogue, train
     client = start(*numbers)
     library = clearhead.load(trained, "cpu")
     plain = client.post("/attention", json={"text": "dreizehn"}).json()
-    assert plain["view"] == library.inspect("dreizehn").view and plain["sentences"] == ["dreizehn"]
+    assert_alike(plain["view"], library.inspect("dreizehn").view)
+    assert plain["sentences"] == ["dreizehn"]
     off = ["decoder.0.cross", "encoder.0.self.1"]
     without = client.post("/attention", json={"text": "dreizehn", "ablate": off}).json()
     expected = library.inspect("dreizehn", ablate=off)
-    assert (without["text"], without["view"]) == (expected.translation, expected.view)
+    assert without["text"] == expected.translation
+    assert_alike(without["view"], expected.view)
     assert without["loss"] == pytest.approx(expected.loss) and without["text"] != plain["text"]
     led = client.post("/attention", json={"text": "dreizehn", "target": "thirteen"}).json()
     assert led["text"] == "thirteen"
     # A head that was off for somebody is on again for the next.
-    assert client.post("/attention", json={"text": "dreizehn"}).json() == plain
+    assert_alike(client.post("/attention", json={"text": "dreizehn"}).json(), plain)
+
+
+def assert_alike(found: Any, expected: Any) -> None:
+    """Two trees of names and values are the same but for the last digits of numbers."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for name, value in expected.items():
+            assert_alike(found[name], value)
+    elif isinstance(expected, list | tuple):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            assert_alike(one, other)
+    else:
+        assert found == (pytest.approx(expected, abs=2e-5) if isinstance(expected, float) else expected)
 
 
 def test_attention_of_one_sentence_among_several(start: Start, numbers: Catalogue) -> None:
