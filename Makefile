@@ -38,6 +38,7 @@ format: $(DEV_READY)
 
 slow: $(DEV_READY)
 	CLEARHEAD_TEST_SLOW=1 $(BIN)/pytest -n auto -m slow
+	CLEARHEAD_TEST_KILLS=10 $(BIN)/pytest tests/journeys/test_many_ranks.py -k killed
 
 fuzz: $(DEV_READY)
 	CLEARHEAD_EXAMPLES=1000 $(BIN)/pytest -n auto tests/serve/test_schema.py tests/serve/test_rubbish.py

@@ -22,7 +22,7 @@ from .conftest import Clearhead, assignments
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")
 
-KILLS = int(os.environ.get("CLEARHEAD_TEST_KILLS", "3"))
+KILLS = int(os.environ.get("CLEARHEAD_TEST_KILLS", "1"))
 SAVE_EVERY = 5
 SETTINGS = (
     "data.largest=500", "data.train_size=100", "data.validation_size=5", "data.test_size=5", "batches.max_tokens=256",
