@@ -19,7 +19,7 @@ from clearhead.config import build
 from clearhead.errors import DataError
 from clearhead.export.downloaded import WEIGHTS, Downloaded
 from clearhead.export.imported import Imported
-from clearhead.export.names import in_block, labels_of
+from clearhead.export.names import encoder_sizes, in_block, labels_of
 from clearhead.export.original import LENGTHS, load_original
 from clearhead.export.vocabulary import NEVER, Vocabulary, reordered
 from clearhead.models.bert import SEGMENTS, Bert, BertConfig
@@ -95,13 +95,7 @@ def _shape(downloaded: Downloaded, get: dict[str, Any], size: int) -> dict[str, 
     """What both kinds have in common."""
     return {
         "vocab_size": size,
-        "dim": get["hidden_size"],
-        "ff_dim": get["intermediate_size"],
-        "num_heads": get["num_attention_heads"],
-        "num_layers": get["num_hidden_layers"],
-        "dropout": float(get["hidden_dropout_prob"]),
-        "attention_dropout": float(get["attention_probs_dropout_prob"]),
-        "norm_eps": float(get["layer_norm_eps"]),
+        **encoder_sizes(get),
         "embedding_norm": True,
         "residual": "post",
         "feedforward": downloaded.feedforward("hidden_act", "gelu"),

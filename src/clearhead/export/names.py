@@ -31,6 +31,19 @@ def in_block(name: str, blocks: str, parts: Mapping[str, str]) -> str | None:
     return None if found is None else f"{blocks}.{found[1]}.{parts[found[2]]}.{found[3]}"
 
 
+def encoder_sizes(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of an encoder, of words or of patches, that go by the same names in all configs of transformers."""
+    return {
+        "dim": config["hidden_size"],
+        "ff_dim": config["intermediate_size"],
+        "num_heads": config["num_attention_heads"],
+        "num_layers": config["num_hidden_layers"],
+        "dropout": float(config["hidden_dropout_prob"]),
+        "attention_dropout": float(config["attention_probs_dropout_prob"]),
+        "norm_eps": float(config["layer_norm_eps"]),
+    }
+
+
 def labels_of(config: Mapping[str, Any], count: int) -> list[str]:
     """The labels that a config names by number; one that comes again has its number behind it.
 

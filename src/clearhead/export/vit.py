@@ -17,7 +17,7 @@ from clearhead.config import build
 from clearhead.errors import DataError
 from clearhead.export.downloaded import WEIGHTS, Downloaded
 from clearhead.export.imported import Imported
-from clearhead.export.names import in_block, labels_of
+from clearhead.export.names import encoder_sizes, in_block, labels_of
 from clearhead.export.original import load_original
 from clearhead.models.vit import Vit, VitConfig
 from clearhead.storage import read_json
@@ -80,13 +80,7 @@ def _config(downloaded: Downloaded, get: dict[str, Any], pictures: dict[str, Any
         "mean": mean,
         "spread": spread,
         "patch": patch,
-        "dim": get["hidden_size"],
-        "ff_dim": get["intermediate_size"],
-        "num_heads": get["num_attention_heads"],
-        "num_layers": get["num_hidden_layers"],
-        "dropout": float(get["hidden_dropout_prob"]),
-        "attention_dropout": float(get["attention_probs_dropout_prob"]),
-        "norm_eps": float(get["layer_norm_eps"]),
+        **encoder_sizes(get),
         "residual": "pre",
         "feedforward": downloaded.feedforward("hidden_act", "gelu"),
         "positions": "learned",
