@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
-from jaxtyping import config as shape_checks
 from jaxtyping import install_import_hook
+from tests.shared.shapes import unchecked_shapes
 
 if TYPE_CHECKING:
     from clearhead.run.settings import RunConfig
@@ -53,9 +53,8 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 @pytest.fixture
 def unchecked() -> Iterator[None]:
     """Shapes are not checked, for tests of many steps: each kind of step is checked in other tests."""
-    shape_checks.update("jaxtyping_disable", True)
-    yield
-    shape_checks.update("jaxtyping_disable", False)
+    with unchecked_shapes():
+        yield
 
 
 TINY: dict[str, Any] = {

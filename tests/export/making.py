@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from tests.shared.weights import stir
 
 from clearhead.checkpoint import save_model
 from clearhead.config import build
@@ -20,8 +20,6 @@ from clearhead.models.classifier import Classifier, ClassifierConfig
 from clearhead.models.gpt import Gpt, GptConfig
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.models.vit import Vit, VitConfig
-from clearhead.nn.norms import Norm
-from clearhead.nn.pooling import AttentionPooling
 from clearhead.run.classifying import LoadedClassifier
 from clearhead.run.continuing import LoadedGpt
 from clearhead.run.filling import LoadedBert
@@ -55,18 +53,6 @@ def made(
     if prune:
         model = prune_heads(model, prune)
     return LoadedTranslator(model, tokenizers, GenerationConfig(strategy="greedy"))
-
-
-def stir(model: nn.Module) -> None:
-    """Let what begins at zero or one count."""
-    for module in model.modules():
-        if isinstance(module, Norm):
-            for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-                tensor.data.uniform_(0.5, 1.5) if name in {"weight", "running_var"} else tensor.data.normal_(std=0.3)
-        elif isinstance(module, nn.Linear) and module.bias is not None:
-            module.bias.data.normal_(std=0.3)
-        elif isinstance(module, AttentionPooling):
-            module.query.data.normal_()
 
 
 def made_gpt(*, kind: str = "char", seed: int = 0, prune: tuple[str, ...] = (), **settings: Any) -> LoadedGpt:

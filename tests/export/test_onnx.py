@@ -42,16 +42,6 @@ QUICK = ("plain", "mixed")
 """Those that are always tried."""
 
 
-@pytest.fixture(scope="module")
-def unchecked_for_all() -> Any:
-    """Shapes are not checked: the exporter's have names for numbers."""
-    from jaxtyping import config
-
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
-
-
 def exported(translator: LoadedTranslator, directory: Path, quantize: str | None = None) -> ExportedTranslator:
     found = making.exported(translator, "onnx", directory, quantize, threads=2)
     assert isinstance(found, ExportedTranslator)

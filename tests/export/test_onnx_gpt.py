@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,16 +39,6 @@ Both = tuple[LoadedGpt, ExportedWriter]
 
 QUICK = ("plain",)
 """Those that are always tried."""
-
-
-@pytest.fixture(scope="module")
-def unchecked_for_all() -> Iterator[None]:
-    """Shapes are not checked: the exporter's have names for numbers."""
-    from jaxtyping import config
-
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +28,6 @@ VITS: list[dict[str, Any]] = [
     {"pooling": "attention", "positions": "sinusoidal", "norm": "rms", "num_kv_heads": 1, "num_layers": 1},
 ]
 """Few, for writing a model takes seconds; the parts themselves are those of the translators."""
-
-
-@pytest.fixture(scope="module")
-def unchecked_for_all() -> Iterator[None]:
-    """Shapes are not checked: the exporter's have names for numbers."""
-    from jaxtyping import config
-
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
 
 
 @pytest.mark.parametrize("pooling", ["attention", pytest.param("mean", marks=pytest.mark.slow)])

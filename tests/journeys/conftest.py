@@ -6,12 +6,11 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from jaxtyping import config as shape_checks
+from tests.shared.shapes import unchecked_shapes
 
 from clearhead.cli import run
 from clearhead.data.numbers import spell
@@ -71,23 +70,15 @@ def assignments(*settings: str) -> list[str]:
     return [word for setting in settings for word in ("--set", setting)]
 
 
-@contextmanager
-def as_for_users() -> Iterator[None]:
-    """Shapes are not checked at every call, which takes most of the time of a tiny model: other tests do that."""
-    shape_checks.update("jaxtyping_disable", True)
-    yield
-    shape_checks.update("jaxtyping_disable", False)
-
-
 @pytest.fixture(autouse=True)
-def unchecked_shapes() -> Iterator[None]:
-    with as_for_users():
+def as_for_users() -> Iterator[None]:
+    with unchecked_shapes():
         yield
 
 
 def make(cache: Path, *words: object) -> None:
     """Run a command for a fixture that outlives one test."""
-    with pytest.MonkeyPatch.context() as patch, as_for_users():
+    with pytest.MonkeyPatch.context() as patch, unchecked_shapes():
         patch.setenv("CLEARHEAD_CACHE", str(cache))
         assert run([str(word) for word in words]) == 0
 

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.shared.chromium import launched, needs_chromium
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 LAB = shutil.which("jupyter-lab", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
 pytestmark = [
-    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt install chromium"),
+    needs_chromium,
     pytest.mark.skipif(LAB is None, reason="needs JupyterLab: pip install 'clearhead[jupyter]'"),
 ]
 ROOT = Path(__file__).parents[2]
@@ -100,8 +100,7 @@ def address(log: Path) -> str:
 
 def test_a_cell_shows_the_view_and_the_saved_notebook_keeps_it(lab: str, tmp_path: Path) -> None:
     wrong: list[str] = []
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+    with launched(playwright) as browser:
         page = browser.new_page(viewport={"width": 1400, "height": 1000}, locale="en-GB")
         page.set_default_timeout(90_000)
         page.on(
@@ -136,5 +135,4 @@ def test_a_cell_shows_the_view_and_the_saved_notebook_keeps_it(lab: str, tmp_pat
         frame.get_by_role("tab", name="Gallery").click()
         frame.locator(".thumb[data-drawn]").first.wait_for()
         assert frame.locator(".thumb").count() == 12
-        browser.close()
     assert wrong == []

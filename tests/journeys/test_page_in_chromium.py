@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shutil
 import struct
 import time
 import xml.etree.ElementTree as ElementTree
@@ -16,19 +15,15 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.inspection.made_up_views import big_view, language_model_view, nasty_view, reader_view, small_view
+from tests.shared.chromium import launched, needs_chromium
 
 from clearhead.inspection.page import module_source, page_html, style_source, write_page
 from clearhead.inspection.pictures import RAMP
 from clearhead.inspection.widget import framed_page
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt install chromium")
+pytestmark = needs_chromium
 
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 VIEWS = ("sentence", "map", "gallery", "generation")
 NAMES = {"en": ("Sentence", "Map", "Gallery", "Generation"), "zh": ("句子", "热图", "画廊", "生成")}
 Open = Callable[..., Any]
@@ -36,10 +31,8 @@ Open = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with launched(playwright) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from tests.shared.weights import stir
+from torch import Tensor
 
 from clearhead.config import build
 from clearhead.data.cutting import LONG_TEXTS
@@ -15,7 +16,7 @@ from clearhead.models.classifier import Classifier, ClassifierConfig, joined
 from clearhead.models.reduction import ReduceConfig
 from clearhead.nn.feedforward import FEED_FORWARDS
 from clearhead.nn.kernels import KERNELS
-from clearhead.nn.norms import NORMS, Norm
+from clearhead.nn.norms import NORMS
 from clearhead.nn.pooling import POOLINGS
 from clearhead.nn.positions import POSITIONS
 from clearhead.nn.residual import RESIDUALS
@@ -52,12 +53,7 @@ def new(**settings: Any) -> Classifier:
     """A small one in double precision, so that laws hold to the last digits, every number of its own."""
     torch.manual_seed(0)
     model = Classifier(ClassifierConfig(**{**SMALL, **settings}))
-    for module in model.modules():
-        if isinstance(module, Norm):
-            for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-                tensor.data.uniform_(0.5, 1.5) if name in {"weight", "running_var"} else tensor.data.normal_(std=0.3)
-        elif isinstance(module, nn.Linear) and module.bias is not None:
-            module.bias.data.normal_(std=0.3)
+    stir(model)
     return model.double().eval()
 
 

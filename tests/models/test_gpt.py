@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from tests.shared.weights import stir
+from torch import Tensor
 
 from clearhead.checkpoint import model_tensors
 from clearhead.config import build
@@ -16,7 +17,7 @@ from clearhead.errors import ConfigError
 from clearhead.models.gpt import Gpt, GptConfig, GptState
 from clearhead.nn.feedforward import FEED_FORWARDS
 from clearhead.nn.kernels import KERNELS
-from clearhead.nn.norms import NORMS, Norm
+from clearhead.nn.norms import NORMS
 from clearhead.nn.positions import POSITIONS
 from clearhead.nn.residual import RESIDUALS
 
@@ -41,16 +42,6 @@ VARIANTS: list[Variant] = [
     {"decoder_heads": [[2, 3], [0, 1, 2, 3]], "num_kv_heads": 2},
 ]
 ALL = pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: "-".join(f"{k}-{v}" for k, v in variant.items()))
-
-
-def stir(model: nn.Module) -> None:
-    """Give norms and biases values of their own: ones and zeros would hide mistakes."""
-    for module in model.modules():
-        if isinstance(module, Norm):
-            for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-                tensor.data.uniform_(0.5, 1.5) if name in {"weight", "running_var"} else tensor.data.normal_(std=0.3)
-        elif isinstance(module, nn.Linear) and module.bias is not None:
-            module.bias.data.normal_(std=0.3)
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from tests.shared.weights import stir
+from torch import Tensor
 
 from clearhead.checkpoint import load_model, model_tensors, save_model
 from clearhead.config import build
@@ -19,7 +20,7 @@ from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.nn.embedding import TIES
 from clearhead.nn.feedforward import FEED_FORWARDS
 from clearhead.nn.kernels import KERNELS
-from clearhead.nn.norms import NORMS, Norm
+from clearhead.nn.norms import NORMS
 from clearhead.nn.positions import POSITIONS
 from clearhead.nn.residual import RESIDUALS
 from clearhead.text.kinds import TokenizerConfig
@@ -56,16 +57,6 @@ VARIANTS: list[Variant] = [
 
 def as_id(variant: Variant) -> str:
     return "-".join(f"{name}-{value}" for name, value in variant.items())
-
-
-def stir(model: nn.Module) -> None:
-    """Give norms and biases values of their own: ones and zeros would hide mistakes."""
-    for module in model.modules():
-        if isinstance(module, Norm):
-            for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-                tensor.data.uniform_(0.5, 1.5) if name in {"weight", "running_var"} else tensor.data.normal_(std=0.3)
-        elif isinstance(module, nn.Linear) and module.bias is not None:
-            module.bias.data.normal_(std=0.3)
 
 
 @pytest.fixture

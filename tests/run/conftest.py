@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from jaxtyping import config as shape_checks
+from tests.shared.runs import finished_run
 
 
 @pytest.fixture
@@ -27,13 +27,10 @@ def somewhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run that has learnt a little: number words up to 200, letter by letter."""
-    from clearhead.run.settings import resolve
-    from clearhead.run.training import train
-
-    root = tmp_path_factory.mktemp("trained")
-    config = resolve(
+    out = tmp_path_factory.mktemp("trained") / "run"
+    return finished_run(
+        out,
         {
-            "out": str(root / "run"),
             "data": {"kind": "numbers", "largest": 200, "train_size": 120, "validation_size": 8, "test_size": 20},
             "tokenizer": {"kind": "char"},
             "batches": {"max_tokens": 600},
@@ -43,12 +40,5 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
             },
             "train": {"steps": 120, "lr": 0.01, "warmup": 10, "validate_every": 40},
             "generation": {"strategy": "greedy"},
-        }
+        },
     )  # fmt: skip
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CLEARHEAD_CACHE", str(root / "cache"))
-        shape_checks.update("jaxtyping_disable", True)
-        for _ in train(config):
-            pass
-        shape_checks.update("jaxtyping_disable", False)
-    return root / "run"

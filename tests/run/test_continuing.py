@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from jaxtyping import config as shape_checks
+from tests.shared.shapes import unchecked_shapes
 
 from clearhead.engines import writing
 from clearhead.errors import ConfigError, DataError
@@ -21,10 +21,9 @@ PROMPTS = ["to be", "", "a", "or", "that is the question", "be"]
 
 
 @pytest.fixture(autouse=True)
-def unchecked_shapes() -> Any:
-    shape_checks.update("jaxtyping_disable", True)
-    yield
-    shape_checks.update("jaxtyping_disable", False)
+def as_for_users() -> Any:
+    with unchecked_shapes():
+        yield
 
 
 def made(kind: str = "char", texts: str = TEXT, **settings: Any) -> LoadedGpt:

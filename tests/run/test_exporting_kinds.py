@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from jaxtyping import config as shape_checks
 from tests.export.making import made_bert, made_classifier, made_gpt, made_vit, saved, texts
+from tests.shared.shapes import unchecked_shapes
 
 import clearhead
 from clearhead.cli import run
@@ -76,13 +76,12 @@ WAYS = [("gpt", "ctranslate2"), *((kind, "onnx") for kind in MADE)]
 def copies(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Parity]:
     """Each of them in every engine there is for it, and how near it came; writing a graph takes seconds."""
     root = tmp_path_factory.mktemp("copies")
-    shape_checks.update("jaxtyping_disable", True)
     found = {}
-    for kind, engine in WAYS:
-        options: dict[str, Any] = {"reduce": "none"} if kind == "classifier" else {}
-        loaded = clearhead.load(models[kind], "cpu")
-        found[kind, engine] = loaded.export(engine, root / f"{kind}-{engine}", **options)
-    shape_checks.update("jaxtyping_disable", False)
+    with unchecked_shapes():
+        for kind, engine in WAYS:
+            options: dict[str, Any] = {"reduce": "none"} if kind == "classifier" else {}
+            loaded = clearhead.load(models[kind], "cpu")
+            found[kind, engine] = loaded.export(engine, root / f"{kind}-{engine}", **options)
     PLACES.update({(kind, engine): root / f"{kind}-{engine}" for kind, engine in WAYS})
     return found
 

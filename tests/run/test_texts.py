@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from jaxtyping import config as shape_checks
+from tests.shared.shapes import unchecked_shapes
 
 from clearhead.data.numbers import spell
 from clearhead.data.windows import Random, TextConfig, Tiled
@@ -33,10 +33,9 @@ Configure = Callable[..., GptRun]
 
 
 @pytest.fixture(autouse=True)
-def unchecked_shapes() -> Any:
-    shape_checks.update("jaxtyping_disable", True)
-    yield
-    shape_checks.update("jaxtyping_disable", False)
+def as_for_users() -> Any:
+    with unchecked_shapes():
+        yield
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jaxtyping import config as shape_checks
 from tests.run.conftest import trained as trained
+from tests.shared.runs import finished_run
 
 pytest.importorskip("fastapi", reason="needs fastapi: pip install 'clearhead[serve]'")
 from starlette.testclient import TestClient
@@ -62,24 +62,14 @@ def numbers(trained: Path) -> Catalogue:
 @pytest.fixture(scope="session")
 def bytewise(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A real translator that reads and writes bytes, so that any character reaches it; it knows next to nothing."""
-    from clearhead.run.settings import resolve
-    from clearhead.run.training import train
-
-    root = tmp_path_factory.mktemp("bytewise")
-    config = resolve(
+    out = tmp_path_factory.mktemp("bytewise") / "bytewise"
+    return finished_run(
+        out,
         {
-            "out": str(root / "bytewise"),
             "data": {"kind": "numbers", "largest": 200, "train_size": 60, "validation_size": 8, "test_size": 8},
             "tokenizer": {"kind": "byte"},
             "model": {"dim": 8, "ff_dim": 16, "num_heads": 2, "encoder_layers": 1, "decoder_layers": 1, "max_len": 96},
             "train": {"steps": 4, "lr": 0.01, "warmup": 2, "validate_every": 4},
             "generation": {"strategy": "greedy", "max_len_ratio": 1.0, "max_len_extra": 8},
-        }
+        },
     )
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CLEARHEAD_CACHE", str(root / "cache"))
-        shape_checks.update("jaxtyping_disable", True)
-        for _ in train(config):
-            pass
-        shape_checks.update("jaxtyping_disable", False)
-    return root / "bytewise"

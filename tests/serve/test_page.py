@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,17 +13,13 @@ from tests.serve import made_up_models
 from tests.serve.doubles import backwards
 from tests.serve.here import Here
 from tests.serve.processes import Process, serving
+from tests.shared.chromium import launched, needs_chromium
 
 from clearhead.serve.keys import Keys
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright: pip install playwright")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt install chromium")
+pytestmark = needs_chromium
 
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 PICTURES = os.environ.get("CLEARHEAD_PICTURES")
 """A folder for pictures of what the tests see, if anybody wants to look."""
 Open = Callable[..., Any]
@@ -32,10 +27,8 @@ Open = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        browser = started.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+    with launched(playwright) as browser:
         yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
