@@ -18,7 +18,7 @@ demo: $(READY)
 	$(BIN)/clearhead demo --out demo
 
 test: $(DEV_READY)
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadfile
 
 check: lint types contract test
 
@@ -37,7 +37,7 @@ format: $(DEV_READY)
 	$(BIN)/ruff check --fix .
 
 slow: $(DEV_READY)
-	CLEARHEAD_TEST_SLOW=1 $(BIN)/pytest -n auto -m slow
+	CLEARHEAD_TEST_SLOW=1 $(BIN)/pytest -n auto --dist loadfile -m slow
 	CLEARHEAD_TEST_KILLS=10 $(BIN)/pytest tests/journeys/test_many_ranks.py -k killed
 
 fuzz: $(DEV_READY)

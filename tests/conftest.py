@@ -23,6 +23,9 @@ CHECKED = [
 # Shapes in signatures are executed: from here on these packages are imported with every tensor's axes checked.
 install_import_hook(CHECKED, "beartype.beartype")
 
+# Commands that tests start are as modest as the tests: two threads each on two cores would wait for one another.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # How long an example takes depends on what else the machine does, so time decides nothing.
 settings.register_profile("clearhead", deadline=None)
 settings.load_profile("clearhead")
