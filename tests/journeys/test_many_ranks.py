@@ -88,7 +88,9 @@ def kill_ranks(process: subprocess.Popen[bytes], run: Path, chance: random.Rando
         os.kill(chance.choice(sorted(team)), signal.SIGKILL)
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["int", "term"])
+@pytest.mark.parametrize(("number", "code"), [
+    pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow), (signal.SIGTERM, 143),
+], ids=["int", "term"])  # fmt: skip
 def test_a_signal_to_the_launcher_stops_all_after_the_step_and_saves(
     tmp_path: Path, clearhead: Clearhead, number: signal.Signals, code: int
 ) -> None:

@@ -196,7 +196,7 @@ def main(root: Path, wanted: int, seed: int) -> Report:
     assert finishes(lambda: work_on(whole))
     pace = (time.monotonic() - began) / STEPS
     runs = kill_often(root, wanted, pace, report, chance)
-    kill_at_the_end(whole, 16, report, chance)
+    kill_at_the_end(whole, min(16, wanted // 2), report, chance)
     for run in (whole, *runs):
         report.expect(finishes(lambda run=run: work_on(run)), f"{run} did not finish")
         weights = [(path / "model" / "model.safetensors").read_bytes() for path in (whole, run)]

@@ -6,14 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.export.making import made_bert, made_classifier, made_gpt, made_vit, saved, texts
-from tests.shared.shapes import unchecked_shapes
 
 import clearhead
 from clearhead.cli import run
@@ -70,31 +70,34 @@ def answer(loaded: Any, kind: str) -> Any:
 
 
 WAYS = [("gpt", "ctranslate2"), *((kind, "onnx") for kind in MADE)]
+QUICK = (("gpt", "ctranslate2"), ("classifier", "onnx"), ("vit", "onnx"))
+Copy = Callable[[str, str], tuple[Parity, Path]]
+
+
+def ways(chosen: Sequence[tuple[str, str]]) -> list[Any]:
+    """Those that `make test` takes, and the rest for `make slow`: writing a graph takes many seconds."""
+    return [way if way in QUICK else pytest.param(*way, marks=pytest.mark.slow) for way in chosen]
 
 
 @pytest.fixture(scope="module")
-def copies(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Parity]:
-    """Each of them in every engine there is for it, and how near it came; writing a graph takes seconds."""
+def copied(models: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Copy:
+    """A model in an engine, and how near it came; each is made when it is first wanted."""
     root = tmp_path_factory.mktemp("copies")
-    found = {}
-    with unchecked_shapes():
-        for kind, engine in WAYS:
-            options: dict[str, Any] = {"reduce": "none"} if kind == "classifier" else {}
-            loaded = clearhead.load(models[kind], "cpu")
-            found[kind, engine] = loaded.export(engine, root / f"{kind}-{engine}", **options)
-    PLACES.update({(kind, engine): root / f"{kind}-{engine}" for kind, engine in WAYS})
-    return found
+
+    @cache
+    def copy(kind: str, engine: str) -> tuple[Parity, Path]:
+        options: dict[str, Any] = {"reduce": "none"} if kind == "classifier" else {}
+        place = root / f"{kind}-{engine}"
+        return clearhead.load(models[kind], "cpu").export(engine, place, **options), place
+
+    return copy
 
 
-PLACES: dict[tuple[str, str], Path] = {}
-"""Where the copies are."""
-
-
-@pytest.mark.parametrize(("kind", "engine"), WAYS)
+@pytest.mark.parametrize(("kind", "engine"), ways(WAYS))
 def test_a_copy_says_the_same_and_brings_its_proof(
-    models: dict[str, Path], copies: dict[tuple[str, str], Parity], kind: str, engine: str
+    models: dict[str, Path], copied: Copy, kind: str, engine: str
 ) -> None:
-    parity, place = copies[kind, engine], PLACES[kind, engine]
+    parity, place = copied(kind, engine)
     assert (parity.kind, parity.engine, parity.identical) == (kind, engine, 1.0)
     assert parity.logit_difference < 1e-4 and parity.exported.accuracy is None
     original, copy = clearhead.load(models[kind], "cpu"), clearhead.load(place, "cpu")
@@ -169,50 +172,52 @@ def test_the_command_compares_a_language_model_on_lines(
     assert "a gpt is compared on --text: leave out --tsv" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("copies")
-@pytest.mark.parametrize("engine", ["ctranslate2", "onnx"])
+@pytest.mark.parametrize(("kind", "engine"), ways(WAYS[:2]))
 def test_a_language_model_goes_on_without_torch(
-    models: dict[str, Path], engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    models: dict[str, Path], copied: Copy, kind: str, engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked = ["--length", "30", "abc"]
     commands = [[*asked, "--temperature", "0"], [*asked, "--seed", "4", "--stop", "e"], [*asked, "--stream"]]
-    ours, place = "", str(PLACES["gpt", engine])
+    ours, place = "", str(copied(kind, engine)[1])
     for command in commands:
-        assert run(["generate", "--model", str(models["gpt"]), *command]) == 0
+        assert run(["generate", "--model", str(models[kind]), *command]) == 0
         ours += capsys.readouterr().out
     copies = (["generate", "--model", place, "--engine", engine, *command] for command in commands)
     assert without_torch(*copies, ["info", place]).startswith(ours)
     (tmp_path / "text.txt").write_text("abc hijk LMNOP xyz\n" * 20, encoding="utf-8")
     losses = []
-    for model in (str(models["gpt"]), place):
+    for model in (str(models[kind]), place):
         assert run(["score", "--model", model, "--text", str(tmp_path / "text.txt"), "--json"]) == 0
         losses.append(json.loads(capsys.readouterr().out)["loss"])
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
 
 
-@pytest.mark.usefixtures("copies")
-def test_readers_answer_without_torch(
-    models: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("kind", "engine"), ways(WAYS[2:]))
+def test_a_reader_answers_without_torch(
+    models: dict[str, Path], copied: Copy, kind: str, engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     image = pytest.importorskip("PIL.Image", reason="needs Pillow: pip install 'clearhead[pictures]'")
     pixels = np.random.default_rng(0).integers(0, 256, (8, 12, 3), dtype=np.uint8)
     image.fromarray(pixels).save(tmp_path / "picture.png")
-    uses = {
+    verb, *rest = {
         "classifier": ["classify", "--probabilities", "abcde", "0123456789xyz"],
         "bert": ["fill", "--top", "3", "ab[MASK]de"],
         "vit": ["classify", str(tmp_path / "picture.png")],
-    }
-    commands, ours = [], ""
-    for kind, (verb, *rest) in uses.items():
-        fewer = ["--reduce", "none"] if kind == "classifier" else []
-        assert run([verb, "--model", str(models[kind]), *fewer, *rest]) == 0
-        ours += capsys.readouterr().out
-        commands.append([verb, "--model", str(PLACES[kind, "onnx"]), "--engine", "onnx", *rest])
-    assert without_torch(*commands) == ours
-    assert run(["classify", "--model", str(PLACES["bert", "onnx"]), "abc"]) == 2
-    assert run(["classify", "--model", str(PLACES["classifier", "onnx"]), "--reduce", "merge", "abc"]) == 2
+    }[kind]
+    fewer = ["--reduce", "none"] if kind == "classifier" else []
+    assert run([verb, "--model", str(models[kind]), *fewer, *rest]) == 0
+    ours, place = capsys.readouterr().out, str(copied(kind, engine)[1])
+    assert without_torch([verb, "--model", place, "--engine", engine, *rest]) == ours
+
+
+def test_a_copy_is_refused_what_it_cannot(
+    models: dict[str, Path], copied: Copy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = str(copied("classifier", "onnx")[1])
+    assert run(["fill", "--model", place, "abc[MASK]"]) == 2
+    assert run(["classify", "--model", place, "--reduce", "merge", "abc"]) == 2
     assert run(["generate", "--model", str(models["gpt"]), "--engine", "onnx", "abc"]) == 2
     said = capsys.readouterr().err
-    assert "is a bert: use clearhead fill" in said
+    assert "is a classifier: use clearhead classify" in said
     assert "an exported model keeps all its tokens: leave out --reduce" in said
     assert "is a model for torch, not for onnx: clearhead export" in said

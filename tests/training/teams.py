@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo
 import torch.distributed.fsdp
 import torch.distributed.tensor
 from torch.distributed import distributed_c10d
@@ -56,7 +57,7 @@ TEXT_TREE: dict[str, Any] = {
     "train": {**TREE["train"], "steps": TEXT_STEPS, "validate_every": TEXT_STEPS // 2, "smoothing": 0.0},
 }
 
-TEAMS = {1: ((2, "none"), (4, "none"), (2, "full"), (4, "full")), 4: ((2, "none"), (4, "full"))}
+TEAMS = {1: ((2, "none"), (4, "full")), 4: ((2, "full"), (4, "none"))}
 """Sizes and ways to share the model, by the number of batches in a step."""
 
 Work = Callable[[], object]
