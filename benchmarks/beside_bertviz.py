@@ -142,7 +142,7 @@ def the_same_sentence(browser: Browser, folder: Path, model: str, text: str) -> 
     ours = found.save(folder / "ours.html")
     theirs = bertviz_pages(folder, "theirs", handed_over(found.save(folder / "tensors.safetensors")))
     offline = Browser(browser.chromium, None)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name, path, shown in (
         ("Clearhead's page", ours, ".token"),
         ("bertviz head view", theirs["head_view"], "svg text"),
@@ -162,7 +162,8 @@ def the_same_sentence(browser: Browser, folder: Path, model: str, text: str) -> 
 
 def longer_and_longer(browser: Browser, folder: Path) -> list[tuple[str, ...]]:
     """For each length, the size of the file, the time to open it and the time of a change."""
-    rows, lost = [], set()
+    rows: list[tuple[str, ...]] = []
+    lost: set[str] = set()
     for length in LENGTHS:
         view = big_view(length, LAYERS, HEADS)
         ours = folder / "long.html"

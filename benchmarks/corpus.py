@@ -222,7 +222,7 @@ def train(folder: Path, pairs: int) -> Figures:
     began = time.perf_counter()
     prepared = to_the_end(prepare(config, examine(config), TokenizerPair.load(folder)))
     opened = time.perf_counter()
-    loop = assemble(config, prepared, "cpu").loop
+    loop = assemble(config, prepared).loop
     loop.batches.num_batches(0)
     planned = time.perf_counter()
     *_, last = (event for event in loop.run(TrainingState()) if isinstance(event, Progress))

@@ -127,7 +127,8 @@ def made_up_view(
 def made_up_generation(target: list[dict[str, Any]], last: int, noise: np.random.Generator) -> dict[str, Any]:
     """Steps, candidates and a tree of four beams in which one wins."""
     others = ["▁the", "▁a", "▁bike", "▁with", "▁city", "▁woman", "▁is", "▁riding", "▁in", "▁of", "▁on"]
-    steps, tree, hypotheses = [], [], []
+    steps, hypotheses = [], []
+    tree: list[dict[str, Any]] = []
     parents: list[int | None] = [None] * 4
     scores = [0.0] * 4
     for step, token in enumerate(target):
