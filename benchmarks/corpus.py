@@ -99,14 +99,12 @@ def measured(stage: str, folder: Path, millions: float) -> Figures:
 
 
 def children(pid: int) -> list[int]:
-    """The processes a process has started."""
+    """The processes a process has started, and those they have."""
+    started: list[int] = []
     with suppress(OSError):
-        return [
-            int(child)
-            for path in Path(f"/proc/{pid}/task").iterdir()
-            for child in (path / "children").read_text().split()
-        ]
-    return []
+        for path in Path(f"/proc/{pid}/task").iterdir():
+            started += map(int, (path / "children").read_text().split())
+    return started + [child for one in started for child in children(one)]
 
 
 def memory(pid: int) -> tuple[float, float, float]:
@@ -233,27 +231,51 @@ def train(folder: Path, pairs: int) -> Figures:
     return {"did": f"{did}, {last.tokens_per_second:,.0f} target tokens/s", "seconds": time.perf_counter() - began}
 
 
+def train_together(folder: Path, pairs: int) -> Figures:
+    """The same as a user has it: one command, two processes, the checked and tokenised corpus from the cache."""
+    from clearhead.training.logbook import read_metrics
+
+    out = folder / "run-of-two"
+    shutil.rmtree(out, ignore_errors=True)
+    written = [
+        f"[{section}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+        for section, values in settings(folder).items()
+    ]
+    (folder / "config.toml").write_text("\n".join(written), encoding="utf-8")
+    words = ["train", str(folder / "config.toml"), "--out", str(out), "--processes", "2"]
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "clearhead", *words], check=True, stdout=sys.stderr)
+    seconds = time.perf_counter() - began
+    *_, last = (row for row in read_metrics(out / "metrics.jsonl") if row["event"] == "progress")
+    return {
+        "did": f"{STEPS} steps on 2 processes, {last['tokens_per_second']:,.0f} target tokens/s",
+        "seconds": seconds,
+    }
+
+
 def configuration(folder: Path) -> Any:
-    """The settings of all stages."""
+    """The configuration of all stages."""
     from clearhead.run.settings import resolve
 
+    return resolve({"out": str(folder / "run"), **settings(folder)})
+
+
+def settings(folder: Path) -> dict[str, dict[str, Any]]:
+    """A tiny model, for the corpus is what is tried."""
     text = folder / "text"
-    return resolve(
-        {
-            "out": str(folder / "run"),
-            "data": {"source": str(text / "corpus.source"), "target": str(text / "corpus.target"), "hold_out": 500},
-            "tokenizer": {"vocab_size": 16_000},
-            "model": {
-                "dim": 64,
-                "ff_dim": 128,
-                "num_heads": 2,
-                "encoder_layers": 1,
-                "decoder_layers": 1,
-                "max_len": 256,
-            },
-            "train": {"steps": STEPS, "validate_every": STEPS, "log_every": STEPS},
-        }
-    )
+    return {
+        "data": {"source": str(text / "corpus.source"), "target": str(text / "corpus.target"), "hold_out": 500},
+        "tokenizer": {"vocab_size": 16_000},
+        "model": {
+            "dim": 64,
+            "ff_dim": 128,
+            "num_heads": 2,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "max_len": 256,
+        },
+        "train": {"steps": STEPS, "validate_every": STEPS, "log_every": STEPS},
+    }
 
 
 def to_the_end(steps: Any) -> Any:
@@ -274,6 +296,7 @@ STAGES: dict[str, Callable[[Path, int], Figures]] = {
     "tokenise, processes": compared(max(2, len(os.sched_getaffinity(0)))),
     "tokenise": tokenise,
     "train": train,
+    "train, two processes": train_together,
 }
 
 if __name__ == "__main__":
