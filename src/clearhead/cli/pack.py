@@ -19,8 +19,7 @@ def pack(model: Path, /, *, out: Path, dtype: str = "float16") -> None:
     out
         The model directory to write.
     dtype
-        How the weights are stored: float16, bfloat16, float32, or int8 (matrices rounded to 255 steps a row, the rest
-        in float16); they are computed with in float32.
+        How weights are stored: float16, bfloat16, float32, or int8 with a scale for each row of a matrix.
     """
     from clearhead.run.packing import pack
 
