@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 CHECKED = [
     "clearhead.nn", "clearhead.primer", "clearhead.models", "clearhead.training.losses", "clearhead.generate",
     "clearhead.inspection.record", "clearhead.inspection.measures", "clearhead.inspection.generation",
-    "clearhead.inspection.view", "clearhead.inspection.trail",
+    "clearhead.inspection.view", "clearhead.inspection.trail", "clearhead.checkpoint.formats",
 ]  # fmt: skip
 # Shapes in signatures are executed: from here on these packages are imported with every tensor's axes checked.
 install_import_hook(CHECKED, "beartype.beartype")

@@ -112,7 +112,7 @@ def test_a_model_directory_holds_what_it_should(saved: Path) -> None:
     assert (saved / "README.md").read_text() == "# Card"
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [name for name, dtype in DTYPES.items() if dtype.is_floating_point])
 def test_weights_may_be_stored_shorter_and_are_computed_with_in_full(
     tmp_path: Path, tokenizers: TokenizerPair, dtype: str
 ) -> None:
@@ -134,12 +134,92 @@ def test_a_number_format_other_than_the_config_says_is_refused(saved: Path) -> N
         load_model(saved)
 
 
-def test_weights_too_large_for_half_precision_are_refused(tmp_path: Path, tokenizers: TokenizerPair) -> None:
+TABLE, NORM = "source_embedding.weight", "decoder.final_norm.weight"
+
+
+@pytest.mark.parametrize(("dtype", "name"), [("float16", TABLE), ("int8", NORM)])
+def test_weights_too_large_for_half_precision_are_refused(
+    tmp_path: Path, tokenizers: TokenizerPair, dtype: str, name: str
+) -> None:
     model = new_model()
-    next(model.parameters()).data[0] = 1e6
-    with pytest.raises(DataError, match=r"do not fit into float16: .* too large; use bfloat16"):
-        save_model(tmp_path / "m", model, tokenizers, generation={}, card="", training_config="", dtype="float16")
+    dict(model.named_parameters())[name].data[0] = 1e6
+    with pytest.raises(DataError, match=rf"do not fit into {dtype}: {name} has .* too large; use bfloat16"):
+        save_model(tmp_path / "m", model, tokenizers, generation={}, card="", training_config="", dtype=dtype)
     assert not (tmp_path / "m").exists()
+
+
+@pytest.mark.parametrize("tie", ["none", "target", "all"])
+def test_in_int8_every_matrix_has_its_scales_and_a_tied_one_is_stored_once(
+    tmp_path: Path, tokenizers: TokenizerPair, tie: str
+) -> None:
+    model = new_model(tie=tie, source_vocab_size=12)
+    save_model(tmp_path / "m", model, tokenizers, generation={}, card="", training_config="", dtype="int8")
+    assert json.loads((tmp_path / "m" / "config.json").read_text())["dtype"] == "int8"
+    ours, stored = model_tensors(model), load_file(tmp_path / "m" / "model.safetensors")
+    table = [name for name, tensor in ours.items() if tensor.shape == (12, 8)]
+    assert len(table) == {"none": 3, "target": 2, "all": 1}[tie]
+    assert stored.keys() == {*ours, *(f"{name}_scale" for name, tensor in ours.items() if tensor.ndim == 2)}
+    for name, tensor in model_tensors(load_model(tmp_path / "m").model).items():
+        off = (tensor - ours[name]).abs()
+        assert tensor.dtype == torch.float32
+        assert (off <= 0.501 * stored[f"{name}_scale"]).all() if tensor.ndim == 2 else off.max() < 1e-3
+
+
+@pytest.fixture
+def in_int8(tmp_path: Path, tokenizers: TokenizerPair) -> Path:
+    """A model directory whose matrices are stored in int8."""
+    save_model(tmp_path / "m", new_model(), tokenizers, generation={}, card="", training_config="", dtype="int8")
+    load_model(tmp_path / "m")
+    return tmp_path / "m"
+
+
+SCALES = f"{TABLE}_scale"
+
+
+def scales_with(value: float) -> Tensor:
+    """Scales of the table, of which the last is this."""
+    scales = torch.full((9, 1), 0.01)
+    scales[-1] = value
+    return scales
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({SCALES: None}, f"{SCALES} is missing"),
+        ({SCALES: torch.ones(9)}, f"{SCALES} is torch.float32 (9,), not torch.float32 (9, 1)"),
+        ({SCALES: torch.ones(8, 1)}, f"{SCALES} is torch.float32 (8, 1), not torch.float32 (9, 1)"),
+        ({SCALES: torch.ones(9, 1).half()}, f"{SCALES} is torch.float16 (9, 1), not torch.float32 (9, 1)"),
+        ({SCALES: torch.ones(9, 1).char()}, f"{SCALES} is torch.int8 (9, 1), not torch.float32 (9, 1)"),
+        *(
+            ({SCALES: scales_with(float(value))}, f"{SCALES} has values that are not finite and above zero")
+            for value in ("nan", "inf", "-inf", "-1", "0")
+        ),
+        ({TABLE: torch.ones(9, 8)}, f"{TABLE} is torch.float32, not torch.int8"),
+        ({TABLE: torch.ones(9, 8).half()}, f"{TABLE} is torch.float16, not torch.int8"),
+        ({NORM: torch.ones(8)}, f"{NORM} is torch.float32, not torch.float16"),
+        ({NORM: torch.ones(8).char()}, f"{NORM} is torch.int8, not torch.float16"),
+    ],
+)
+def test_scales_that_make_no_sense_are_refused(in_int8: Path, changes: dict[str, Tensor | None], said: str) -> None:
+    change_tensors(in_int8, lambda tensors: tensors.update(changes))
+    with pytest.raises(StorageError) as error:
+        load_model(in_int8)
+    file = in_int8 / "model.safetensors"
+    assert str(error.value) == f"{file} is not in the number format its config.json names: {said}"
+
+
+def test_scales_without_their_matrix_do_not_fit(in_int8: Path) -> None:
+    change_tensors(in_int8, lambda tensors: tensors.update({TABLE: None}))
+    with pytest.raises(StorageError, match=rf"1 tensors missing, 1 unknown, 0 of another shape \(first: {TABLE}\)"):
+        load_model(in_int8)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_int8_under_the_name_of_a_float_is_refused(in_int8: Path, dtype: str) -> None:
+    change_json(in_int8 / "config.json", dtype=dtype)
+    with pytest.raises(StorageError, match=rf"config\.json names: .* is torch\.\w+, not torch\.{dtype}"):
+        load_model(in_int8)
 
 
 def test_another_card_leaves_the_rest_whole(saved: Path) -> None:
@@ -192,7 +272,7 @@ def test_a_file_that_is_cut_off_or_missing_does_not_load(saved: Path, name: str)
 def change_tensors(saved: Path, change: Callable[[dict[str, Tensor]], Any]) -> None:
     tensors = load_file(saved / "model.safetensors")
     change(tensors)
-    save_file(tensors, saved / "model.safetensors")
+    save_file({name: tensor for name, tensor in tensors.items() if tensor is not None}, saved / "model.safetensors")
     seal(saved)
 
 

@@ -19,6 +19,8 @@ from typing import Any
 from clearhead.errors import MissingInputError, StorageError
 
 SUMS = "SHA256SUMS"
+SCALES = "_scale"
+"""What stands behind a matrix's name to name the scales of its rows, where it is stored in int8."""
 DRAFT, RETIRED = ".tmp-", ".old-"
 """What stands between a name and a process id while a directory is written, and while it is removed."""
 

@@ -1,5 +1,6 @@
 """A model, its tokenizers and its progress ↔ directories; a kill at any moment leaves the last good one whole."""
 
+from clearhead.checkpoint.formats import DTYPES
 from clearhead.checkpoint.models import (
     PICKLES,
     StoredModel,
@@ -13,7 +14,6 @@ from clearhead.checkpoint.models import (
 )
 from clearhead.checkpoint.steps import Checkpoints, all_steps, best_first, is_whole
 from clearhead.checkpoint.tensors import (
-    DTYPES,
     model_tensors,
     named_tensors,
     read_tensors,

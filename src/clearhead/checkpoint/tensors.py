@@ -12,11 +12,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from clearhead.errors import DataError, MissingInputError, StorageError, choose
+from clearhead.errors import MissingInputError, StorageError
 from clearhead.training.distributed import SOLO, Team, whole
-
-DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-"""In which number formats weights may be stored; a loaded model computes in float32."""
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -63,16 +60,6 @@ def gathered(tensors: Mapping[str, Tensor], team: Team) -> dict[str, Tensor]:
 def _on_cpu(tensor: Tensor, team: Team) -> Tensor | None:
     full = whole(tensor.detach())
     return full.cpu().contiguous() if team.leads else None
-
-
-def stored_as(tensors: Mapping[str, Tensor], dtype: str) -> dict[str, Tensor]:
-    """Weights in the number format they are to be stored in, or an error if one of them is too large for it."""
-    wanted = choose(DTYPES, dtype, "number format")
-    cast = {name: tensor.to(wanted) if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
-    for name, tensor in cast.items():
-        if tensor.is_floating_point() and not torch.equal(tensor.isfinite(), tensors[name].isfinite()):
-            raise DataError(f"the weights do not fit into {dtype}: {name} has values that are too large; use bfloat16")
-    return cast
 
 
 def restore_model(model: nn.Module, tensors: Mapping[str, Tensor], where: Path, team: Team = SOLO) -> None:

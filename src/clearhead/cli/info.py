@@ -13,7 +13,7 @@ from typing import Any
 
 from clearhead.cli.flags import Json
 from clearhead.errors import MissingInputError, StorageError
-from clearhead.storage import read_json
+from clearhead.storage import SCALES, read_json
 
 SHAPE = (
     "kind", "vocab_size", "source_vocab_size", "target_vocab_size", "dim", "ff_dim", "num_heads", "num_kv_heads",
@@ -115,12 +115,13 @@ def _progress(directory: Path) -> dict[str, Any]:
 
 
 def count_parameters(weights: Path) -> int:
-    """Numbers in a safetensors file, from its header alone."""
+    """Weights in a safetensors file, from its header alone; what scales them is none of them."""
     try:
         with weights.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
             header = json.loads(file.read(min(length, 100_000_000)))
-        return sum(math.prod(entry["shape"]) for name, entry in header.items() if name != "__metadata__")
+        others = {"__metadata__", *(f"{name}{SCALES}" for name in header)}
+        return sum(math.prod(entry["shape"]) for name, entry in header.items() if name not in others)
     except (struct.error, ValueError, AttributeError, KeyError, TypeError):
         raise StorageError(f"{weights} is not a safetensors file") from None
 

@@ -1,4 +1,4 @@
-"""`clearhead pack`: a model in, the same model in half the space out."""
+"""`clearhead pack`: a model in, the same model in a half or a quarter of the space out."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from clearhead.cli import show
 
 
 def pack(model: Path, /, *, out: Path, dtype: str = "float16") -> None:
-    """Write a model directory to be shipped: weights in half precision, everything else as it was.
+    """Write a model directory to be shipped: weights in fewer bits, everything else as it was.
 
-    clearhead pack runs/de-en --out models/de-en
+    clearhead pack runs/de-en --out models/de-en --dtype int8
 
     Parameters
     ----------
@@ -19,7 +19,7 @@ def pack(model: Path, /, *, out: Path, dtype: str = "float16") -> None:
     out
         The model directory to write.
     dtype
-        How the weights are stored: float16, bfloat16 or float32; they are computed with in float32.
+        How weights are stored: float16, bfloat16, float32, or int8 with a scale for each row of a matrix.
     """
     from clearhead.run.packing import pack
 

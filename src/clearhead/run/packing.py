@@ -1,4 +1,4 @@
-"""A model or run directory in, a smaller model directory with the same weights, ready to be shipped, out."""
+"""A model or run directory in, a smaller model directory, the same weights in fewer bits, ready to be shipped, out."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def pack(model: Path, out: Path, dtype: str = "float16") -> int:
         raise WouldOverwriteError(f"{out} exists: choose another --out")
     stored = load_model(model)
     home, _ = locate(model)
-    remark = f"The weights are stored in {dtype} and computed with in float32. Packed by `clearhead pack`."
+    scaled = " (matrices, with a float32 scale for each row; the rest in float16)" if dtype == "int8" else ""
+    remark = f"The weights are stored in {dtype}{scaled} and computed with in float32. Packed by `clearhead pack`."
     save_model(
         out,
         stored.model,
