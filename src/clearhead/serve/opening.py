@@ -1,6 +1,6 @@
 """Paths of models in, models that can be served out, each on the engine it was made for, or on one it is converted for.
 
-A model directory of ours is loaded with torch, which people look inside with. `auto` then has it translate on
+A model directory of ours is loaded with torch, which people look inside with. `auto` then has it translate or write on
 CTranslate2, if that can say the same; a new engine needs a line in `engines/opening.py` and in `export/targets.py`, and
 for a new kind of model on engines one in `exported.py`.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from clearhead.config import read_toml
 from clearhead.engines.directory import EXPORT
-from clearhead.engines.opening import cores, open_exported
+from clearhead.engines.opening import ENGINES, cores, open_exported
 from clearhead.errors import ClearheadError, ConfigError, StorageError, UsageError, choose
 from clearhead.run.built_in import default_model
 from clearhead.run.engines import ENGINE_NAMES, TORCH, made_for
@@ -28,6 +28,8 @@ from clearhead.storage import read_json
 AUTO = "auto"
 FASTEST = "ctranslate2"
 """The engine that `auto` prefers for what it can express."""
+TRIED = 4
+"""Texts that a language model that was converted is compared on: torch goes on with them token by token."""
 
 
 @dataclass(frozen=True)
@@ -87,19 +89,27 @@ def _open(path: Path, wanted: Wanted) -> Served:
         return model
     if wanted.engine == AUTO:
         return _on_fastest(model, path, wanted)
-    if model.kind not in exported.PARTS:
-        raise UsageError(f"{path} is a {model.kind}, which is served on torch only: leave --engine out")
+    able = _engines(model.kind)
+    if wanted.engine not in able:
+        raise UsageError(f"{path} is a {model.kind}, which is served on {' or '.join(able)} only: leave --engine out")
     return _converted(model, path, wanted.engine, wanted)
+
+
+def _engines(kind: str) -> list[str]:
+    """The engines that a kind of model is served on."""
+    return [TORCH, *(engine for engine, kinds in ENGINES.items() if kind in exported.PARTS and kind in kinds)]
 
 
 def _on_fastest(model: Served, path: Path, wanted: Wanted) -> Served:
     """The same model on the engine that is preferred; one that this cannot be stays as it is, and says why."""
-    if model.kind not in exported.PARTS:
+    if FASTEST not in _engines(model.kind):
         return model
     try:
-        return _converted(model, path, FASTEST, wanted)
+        copy = _converted(model, path, FASTEST, wanted)
     except ClearheadError as error:
         return replace(model, remark=f"not on {FASTEST}: {error}")
+    # CTranslate2 would have to read a text anew wherever chance does not choose the likeliest token.
+    return copy if model.writer is None else replace(copy, drawer=model.writer, remark=f"what is drawn, on {TORCH}")
 
 
 def _open_torch(path: Path, wanted: Wanted) -> Served:
@@ -156,7 +166,8 @@ def _converted(model: Served, path: Path, engine: str, wanted: Wanted) -> Served
         # Engines read a model once, whole: its files can go at once, and a server that is killed leaves none behind.
         with tempfile.TemporaryDirectory(prefix="clearhead-serve-") as scratch:
             copy = Path(scratch) / model.name
-            export(path, engine, copy)
+            few = None if model.writer is None else TRIED
+            export(path, engine, copy, most=few)
             opened = open_exported(copy, wanted.device, wanted.threads)
             return replace(model, engine=engine, **exported.PARTS[model.kind](opened, wanted.lane(engine), None))
     except OSError as error:
