@@ -43,6 +43,8 @@ class Wanted:
     """The languages of translators that do not name theirs ..."""
     target: str | None
     """... and the one they translate to."""
+    reduce: dict[str, Any]
+    """How the tokens of encoders become fewer, if they do; the settings of `model.reduce`."""
     lanes: dict[str, Lane]
     """Models on one engine share the cores."""
 
@@ -58,8 +60,12 @@ def open_models(
     device: str = "auto",
     threads: int | None = None,
     languages: str | None = None,
+    reduce: dict[str, Any] | None = None,
 ) -> Catalogue:
-    """Every model of a server; `languages` (de:en, or de,zh:en) are those of translators that do not name theirs."""
+    """Every model of a server; `languages` (de:en, or de,zh:en) are those of translators that do not name theirs.
+
+    `reduce` lets the tokens of all models become fewer, by the settings of `model.reduce`.
+    """
     choose(dict.fromkeys((AUTO, *ENGINE_NAMES)), engine, "engine")
     sources, target = _told(languages) if languages is not None else ((), None)
     found = [default_model() if path is None else path for path in paths]
@@ -67,7 +73,7 @@ def open_models(
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"two models are called '{name}': rename the directory of one of them")
-    wanted = Wanted(engine, device, threads, sources, target, {})
+    wanted = Wanted(engine, device, threads, sources, target, reduce or {}, {})
     return Catalogue([_open(path, wanted) for path in found])
 
 
@@ -82,6 +88,10 @@ def _open(path: Path, wanted: Wanted) -> Served:
         if wanted.engine not in (AUTO, made):
             raise UsageError(
                 f"{path} was exported for {made} and cannot be served on {wanted.engine}: leave --engine out"
+            )
+        if wanted.reduce:
+            raise UsageError(
+                f"{path} is an exported model, which keeps all its tokens: leave out --reduce, or name the original"
             )
         return _open_exported(path, made, wanted)
     model = _open_torch(path, wanted)
@@ -125,6 +135,10 @@ def _open_torch(path: Path, wanted: Wanted) -> Served:
     kind = loaded.model.config.kind
     if kind not in PARTS:
         raise UsageError(f"{path} is a {kind}, which the server does not serve: it serves {', '.join(PARTS)}")
+    if wanted.reduce and not hasattr(loaded, "reduce"):
+        raise UsageError(f"{path} is a {kind}, whose tokens cannot become fewer: leave out --reduce, or this model")
+    if wanted.reduce:
+        loaded.reduce(**wanted.reduce)
     described, weights = locate(path)
     sources, target = languages_of(described)
     return Served(
@@ -167,7 +181,7 @@ def _converted(model: Served, path: Path, engine: str, wanted: Wanted) -> Served
         with tempfile.TemporaryDirectory(prefix="clearhead-serve-") as scratch:
             copy = Path(scratch) / model.name
             few = None if model.writer is None else TRIED
-            export(path, engine, copy, most=few)
+            export(path, engine, copy, reduce=wanted.reduce.get("kind"), most=few)
             opened = open_exported(copy, wanted.device, wanted.threads)
             return replace(model, engine=engine, **exported.PARTS[model.kind](opened, wanted.lane(engine), None))
     except OSError as error:
