@@ -58,4 +58,4 @@ def leaving(loaded: Loaded, watch: Watch) -> Loaded:
     same: Any = copy.copy(loaded)
     # What a search asks of a model is `start`, `step` and `config`.
     same.model = Leaving(same.model, watch)
-    return same  # type: ignore[no-any-return]
+    return same
