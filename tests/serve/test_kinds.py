@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.serve import made_up_models
 from tests.serve.conftest import Start
+from tests.shared.shapes import unchecked_shapes
 
 import clearhead
 from clearhead.serve.backends import Piece, Prompt, WriteOptions, Writer
@@ -40,7 +41,8 @@ def kinds(request: pytest.FixtureRequest, paths: dict[str, Path], library: Catal
     for package in {"ctranslate2": ["ctranslate2"], "onnx": ["onnxruntime", "onnxscript"]}[request.param]:
         pytest.importorskip(package, reason=f"needs {package}: pip install 'clearhead[export]'")
     able = ["gpt", "classifier"] if request.param == "onnx" else ["gpt"]
-    on_it = open_models([paths[kind] for kind in able], engine=request.param, device="cpu")
+    with unchecked_shapes():
+        on_it = open_models([paths[kind] for kind in able], engine=request.param, device="cpu")
     assert [model.engine for model in on_it] == [request.param] * len(able)
     return Catalogue([*on_it, *library.models[len(able) :]])
 
