@@ -132,6 +132,7 @@ def test_the_best_few_are_those_of_a_full_sort(vocab: int, count: int) -> None:
     assert np.take_along_axis(scores, tokens, 1).tolist() == values.tolist()
     assert tokens[:, 0].tolist() == scores.argmax(1).tolist()
     assert all(len(set(row)) == few for row in tokens.tolist())
+    assert [found.shape for found in best_few(scores[:0], count)] == [(0, few)] * 2
 
 
 def test_log_probabilities_are_torchs() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.export.making import exported, made_gpt, texts
 
-from clearhead.engines import writing
+from clearhead.engines import ctranslate2_writing, writing
 from clearhead.engines.ctranslate2_writing import CTranslate2Writer
 from clearhead.engines.writing import ExportedWriter, TextWriter, first_seen
 from clearhead.errors import StorageError, UnavailableError
@@ -17,7 +17,7 @@ from clearhead.export.ctranslate2 import write_gpt
 from clearhead.nn.feedforward import FEED_FORWARDS
 from clearhead.nn.norms import NORMS
 from clearhead.nn.positions import POSITIONS
-from clearhead.text.specials import PAD_ID
+from clearhead.text.specials import EOS_ID, PAD_ID
 from clearhead.text.tokenizer import TokenizerPair
 
 pytest.importorskip("ctranslate2", reason="needs CTranslate2: pip install 'clearhead[export]'")
@@ -113,10 +113,35 @@ def test_it_is_asked_only_where_it_guessed_wrong(tmp_path: Path, monkeypatch: py
     calls, write = [], copy.engine._written
     monkeypatch.setattr(copy.engine, "_written", lambda ids, reach: calls.append(reach) or write(ids, reach))
     copy.generate("abc", strategy="greedy", length=100)
-    assert calls == [4, 8, 16, 32, 64]
+    assert calls == [32, 64, 30]
     calls.clear()
     copy.generate("abc", temperature=5.0, length=40)
-    assert len(calls) > 20 and max(calls) <= 8
+    assert len(calls) > 20 and max(calls[1:]) <= 8
+
+
+def test_what_nobody_follows_ends_at_its_next_token(tmp_path: Path) -> None:
+    copy = exported(made_gpt(positions="rotary"), "ctranslate2", tmp_path / "model")
+    assert isinstance(copy, ExportedWriter) and isinstance(copy.engine, CTranslate2Writer)
+    one, other = copy.engine._written([[5, 6, 7], [7, 6, 5]], 1_000_000)
+    far, left = one.at(9), other.at(9)
+    # What was heard in between is what the whole says in the end.
+    jobs = [one.job, other.job]
+    other.is_left = True
+    assert one.at(len(one._said) + 100)[1].shape == far[1].shape == left[1].shape
+    del one
+    said = [job.result() for job in jobs]
+    assert all(10 <= len(result.sequences_ids[0]) < 1_000_000 for result in said)
+    assert len(said[1].sequences_ids[0]) < len(said[0].sequences_ids[0])
+    for (token, logits), result in zip((far, left), said, strict=True):
+        assert result.sequences_ids[0][9] == token and result.sequences_ids[0][-1] != EOS_ID
+        np.testing.assert_array_equal(np.array(result.logits[0][9]), logits)
+
+
+def test_scores_that_are_not_heard_on_the_way_come_in_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = made_gpt()
+    copy = exported(model, "ctranslate2", tmp_path / "model")
+    monkeypatch.setattr(ctranslate2_writing, "_hearing", lambda rows: lambda step: False)
+    assert copy.generate("abc", strategy="greedy", length=12) == model.generate("abc", strategy="greedy", length=12)
 
 
 def test_the_window_is_the_models() -> None:

@@ -37,11 +37,11 @@ def translator(directory: Path, generation: dict[str, Any] | None = None, **shap
     return directory
 
 
-def gpt(directory: Path, kind: str = "bpe") -> Path:
+def gpt(directory: Path, kind: str = "bpe", **shape: Any) -> Path:
     """A language model."""
     known = tokenizer(kind)
     torch.manual_seed(0)
-    model = Gpt(GptConfig(vocab_size=known.vocab_size, **SHAPE))
+    model = Gpt(GptConfig(vocab_size=known.vocab_size, **{**SHAPE, **shape}))
     generation = GenerationConfig(strategy="sample", loop_guard=False).model_dump()
     save_model(directory, model, TokenizerPair(known, known), generation=generation, card="", training_config="")
     return directory

@@ -52,6 +52,7 @@ def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str], taken: int, tm
         (["nowhere", "--seconds", "-1"], 78, "'seconds' = -1.0"),
         (["nowhere", "--queue", "0"], 2, "queue"),
         (["nowhere", "--rate", "-5"], 78, "'rate' = -5"),
+        (["nowhere", "--r", "3"], 2, "add --reduce merge or --reduce prune"),
     ],
 )
 def test_every_mistake_is_one_line(capsys: pytest.CaptureFixture[str], words: list[str], code: int, said: str) -> None:

@@ -142,6 +142,31 @@ def test_what_ctranslate2_cannot_do_is_done_by_torch_and_said(
             open_models([path], engine="ctranslate2", device="cpu")
 
 
+def test_a_language_model_writes_on_ctranslate2_and_draws_on_torch(start: Start, tmp_path: Path) -> None:
+    path = made_up_models.gpt(tmp_path / "some-gpt")
+    (model,) = open_models([path], device="cpu")
+    assert (model.engine, model.remark) == ("ctranslate2", "what is drawn, on torch")
+    likeliest, drawing, writer, inspector = model.writer_at(0), model.writer_at(0.1), model.writer, model.inspector
+    assert likeliest is writer is not None and drawing is model.drawer is not None and inspector is not None
+    assert (likeliest.lane.name, drawing.lane.name, inspector.lane.name) == ("ctranslate2", "torch", "torch")
+    (alone,) = open_models([path], engine="torch", device="cpu")
+    for temperature in (0, 1):
+        wish = {"model": "some-gpt", "prompt": "to be", "temperature": temperature, "seed": 1, "logprobs": 2}
+        found, expected = (start(one).post("/v1/completions", json=wish).json()["choices"] for one in (model, alone))
+        assert found[0]["text"] == expected[0]["text"]
+        probs = [choices[0]["logprobs"]["token_logprobs"] for choices in (found, expected)]
+        assert probs[0] == pytest.approx(probs[1], abs=1e-3)
+
+
+def test_a_language_model_that_ctranslate2_cannot_express_stays_on_torch(tmp_path: Path) -> None:
+    path = made_up_models.gpt(tmp_path / "odd", window=4)
+    (model,) = open_models([path], device="cpu")
+    assert (model.engine, model.drawer) == ("torch", None)
+    assert model.remark.startswith("not on ctranslate2: CTranslate2 cannot express this model: it ")
+    with pytest.raises(UnavailableError, match=r"^CTranslate2 cannot express this model: it "):
+        open_models([path], engine="ctranslate2", device="cpu")
+
+
 def test_a_copy_that_says_something_else_is_not_served(
     trained: Path, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,14 +212,15 @@ def test_onnx_serves_if_it_is_asked_for(start: Start, trained: Path) -> None:
 
 
 def test_engines_that_a_model_is_not_for_are_refused(small: Path, tmp_path: Path) -> None:
-    labels = made_up_models.classifier(tmp_path / "labels")
+    labels, gaps = made_up_models.classifier(tmp_path / "labels"), made_up_models.bert(tmp_path / "gaps")
     picture = shutil.copytree(small, tmp_path / "picture")
     notes = json.loads((picture / "export.json").read_text(encoding="utf-8"))
     (picture / "export.json").write_text(json.dumps({**notes, "kind": "vit"}), encoding="utf-8")
     for path, engine, said in (
         (small, "torch", "small was exported for ctranslate2 and cannot be served on torch: leave --engine out"),
         (small, "onnx", "small was exported for ctranslate2 and cannot be served on onnx: leave --engine out"),
-        (labels, "onnx", "labels is a classifier, which is served on torch only: leave --engine out"),
+        (labels, "ctranslate2", "labels is a classifier, which is served on torch or onnx only: leave --engine out"),
+        (gaps, "onnx", "gaps is a bert, which is served on torch only: leave --engine out"),
         (picture, "auto", "picture is an exported vit, which the server does not serve: name the original"),
     ):
         with pytest.raises(UsageError, match=f"{said}$"):

@@ -59,12 +59,18 @@ def use_threads(threads: int | None) -> None:
         torch.set_num_threads(threads)
 
 
-def make_fewer(loaded: Any, kind: str | None, r: int | None, threshold: float | None) -> None:
-    """Switch on what makes a loaded model's tokens fewer, if it was asked for."""
+def fewer(kind: str | None, r: int | None, threshold: float | None) -> dict[str, Any]:
+    """How a model's tokens are to become fewer; empty if nobody asked for it."""
     settings = {"kind": kind, "r": r, "threshold": threshold}
     given = {name: value for name, value in settings.items() if value is not None}
     if given and kind is None:
         raise UsageError("--r and --threshold say how tokens become fewer: add --reduce merge or --reduce prune")
+    return given
+
+
+def make_fewer(loaded: Any, kind: str | None, r: int | None, threshold: float | None) -> None:
+    """Switch on what makes a loaded model's tokens fewer, if it was asked for."""
+    given = fewer(kind, r, threshold)
     if given and not hasattr(loaded, "reduce"):
         raise UsageError("an exported model keeps all its tokens: leave out --reduce, or name the original")
     if given:

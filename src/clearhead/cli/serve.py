@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import Count, Device, Threads
+from clearhead.cli.flags import Count, Device, Reduce, ReduceR, ReduceThreshold, Threads, fewer
 from clearhead.cli.stopping import stoppable
 from clearhead.errors import UnavailableError
 
@@ -36,6 +36,9 @@ def serve(
     rate: int | None = None,
     body: Count = None,
     drain: float | None = None,
+    reduce: Reduce = None,
+    r: ReduceR = None,
+    threshold: ReduceThreshold = None,
     device: Device = "auto",
     threads: Threads = None,
 ) -> int:
@@ -59,7 +62,8 @@ def serve(
     port
         The port to listen on; 0 is any that is free.
     engine
-        auto, torch, ctranslate2 or onnx; auto converts to CTranslate2 where that says the same, else it is torch.
+        auto, torch, ctranslate2 or onnx; auto converts to CTranslate2 where that says the same, else it is torch, which
+        also draws what language models draw.
     languages
         What translators translate that do not say so themselves: de:en, or de,zh:en.
     keys
@@ -89,6 +93,7 @@ def serve(
         "characters": characters, "texts": texts, "results": results, "queue": queue, "seconds": seconds, "rate": rate,
         "body": body, "drain": drain,
     }  # fmt: skip
+    how = fewer(reduce, r, threshold)
     bounds = _bounds({name: value for name, value in wished.items() if value is not None})
     try:
         import uvicorn  # noqa: F401
@@ -108,7 +113,7 @@ def serve(
         with show.waiting("loading"), stoppable() as stop:
             try:
                 catalogue = opening.open_models(
-                    models or [None], engine=engine, device=device, threads=threads, languages=languages
+                    models or [None], engine=engine, device=device, threads=threads, languages=languages, reduce=how
                 )
             except KeyboardInterrupt:
                 show.fail("interrupted")

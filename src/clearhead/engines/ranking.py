@@ -35,11 +35,11 @@ def best_few(scores: Floats, count: int) -> tuple[Floats, Ids]:
         tokens = np.argpartition(scores, vocab - count, axis=1)[:, vocab - count :]
     else:
         whole = vocab // BLOCK * BLOCK
-        maxima = scores[:, :whole].reshape(rows, -1, BLOCK).max(-1)
+        maxima = scores[:, :whole].reshape(rows, whole // BLOCK, BLOCK).max(-1)
         if whole < vocab:
             maxima = np.concatenate((maxima, scores[:, whole:].max(-1, keepdims=True)), axis=1)
         blocks = np.argpartition(maxima, maxima.shape[1] - count, axis=1)[:, maxima.shape[1] - count :]
-        places = (np.sort(blocks)[:, :, None] * BLOCK + np.arange(BLOCK)).reshape(rows, -1)
+        places = (np.sort(blocks)[:, :, None] * BLOCK + np.arange(BLOCK)).reshape(rows, count * BLOCK)
         # What a short block lacks is minus infinity.
         inside = np.where(places < vocab, np.take_along_axis(scores, np.minimum(places, vocab - 1), 1), -np.inf)
         chosen = np.argpartition(inside, inside.shape[1] - count, axis=1)[:, inside.shape[1] - count :]

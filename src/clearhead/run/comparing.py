@@ -45,6 +45,16 @@ class Asked(NamedTuple):
     origin: str
     """Where the texts come from."""
 
+    def some(self, most: int) -> Asked:
+        """No more than so many of them, from the last one evenly back.
+
+        >>> Asked(["a", "b", "c", "d", "e"], None, "here").some(2).texts
+        ['b', 'e']
+        """
+        places = range(len(self.texts) - 1, -1, -max(1, -(-len(self.texts) // most)))[::-1]
+        kept = None if self.references is None else [self.references[place] for place in places]
+        return Asked([self.texts[place] for place in places], kept, self.origin)
+
 
 class Trial(ABC):
     """How one kind of model is tried."""

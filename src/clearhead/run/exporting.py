@@ -36,13 +36,15 @@ def export(
     bleu_drop: float | None = None,
     accuracy_drop: float | None = None,
     reduce: str | None = None,
+    most: int | None = None,
     progress: Callable[[str], None] = lambda what: None,
 ) -> Parity:
     """Export a model for another engine; `pairs` of texts and references are what both are tried on.
 
     A reference is a translation, or the true label of a text, or of the pixels of a picture; for other kinds it is not
     looked at. Past the tolerance nothing is written: `bleu_drop` is how much BLEU may be lost, `accuracy_drop` how many
-    points of accuracy. `reduce` = "none" keeps the tokens of a model that was trained to have fewer.
+    points of accuracy. `reduce` = "none" keeps the tokens of a model that was trained to have fewer. `most` is how many
+    texts both are tried on at most.
     """
     if out.exists():
         raise WouldOverwriteError(f"{out} exists: choose another --out")
@@ -57,6 +59,8 @@ def export(
     generation = loaded.generation.model_dump() if loaded.model.generates else None
     trial = TRIALS[config.kind]
     asked = trial.asked(loaded, pairs)
+    if most is not None:
+        asked = asked.some(most)
     home, weights = locate(model)
     wished = {"bleu": bleu_drop, "accuracy": accuracy_drop}
     tolerance = EXACT if quantize is None else QUANTISED

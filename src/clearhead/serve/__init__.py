@@ -5,10 +5,11 @@ refusals      every answer that is a no, in the words of each API
 backends      what computes: translators, writers, classifiers, inspectors
 engine        one bounded waiting room, batches by token budget, streams, cancellation
 tasks         what a batch is made of
+continuing    language models of any engine as backends
+labelling     classifiers of any engine as backends
 exported      models on CTranslate2 and ONNX Runtime as backends
 torch_lane    where torch models take turns, and how they give up rows
 torch_models  torch models as backends
-torch_writer  a language model in torch, writing
 catalogue     the models that are served, and the languages they know
 opening       directories → served models, each on its engine
 sentences     texts → sentences that a model can read, and back

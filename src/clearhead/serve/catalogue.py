@@ -25,13 +25,15 @@ class Served:
     parameters: int | None = None
     """How many numbers it has learnt; an exported model does not say."""
     remark: str = ""
-    """Why it is not on a faster engine, if it is not."""
+    """Why it is not on a faster engine, if it is not, or not with all that it does."""
     sources: tuple[str, ...] = ()
     """The languages it translates from, as far as they are known ..."""
     target: str | None = None
     """... and the one it translates to."""
     translator: TextTranslator | None = None
     writer: Writer | None = None
+    drawer: Writer | None = None
+    """What continues texts by chance, if that is not the writer."""
     classifier: TextClassifier | None = None
     inspector: Inspector | None = None
 
@@ -43,8 +45,12 @@ class Served:
     @property
     def backends(self) -> list[Backend]:
         """Everything of it that computes."""
-        all_four = (self.translator, self.writer, self.classifier, self.inspector)
-        return [backend for backend in all_four if backend is not None]
+        all_five = (self.translator, self.writer, self.drawer, self.classifier, self.inspector)
+        return [backend for backend in all_five if backend is not None]
+
+    def writer_at(self, temperature: float) -> Writer | None:
+        """What continues texts at a temperature; at 0 nothing is left to chance."""
+        return self.drawer if self.drawer is not None and temperature > 0 else self.writer
 
     @property
     def directions(self) -> list[tuple[str, str]]:

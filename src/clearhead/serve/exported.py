@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
+from clearhead.engines.classifying import ExportedClassifier
+from clearhead.engines.hypotheses import State
+from clearhead.engines.ranking import Floats, Ids
 from clearhead.engines.texts import ExportedTranslator
+from clearhead.engines.writing import ExportedWriter, WritingEngine
 from clearhead.generate.settings import GenerationConfig
 from clearhead.serve.backends import Lane, Translated, TranslateOptions, Watch
+from clearhead.serve.continuing import Continuer
+from clearhead.serve.labelling import Labeller
+from clearhead.text.specials import EOS_ID
 
 BATCH_TOKENS = 4096
 """Source tokens, padding included, that are translated side by side."""
@@ -27,7 +37,7 @@ class EngineTranslator:
         exported.engine.check(exported.generation)
         self._exported = exported
         self.lane = lane
-        self.most_rows = 1 if (exported.engine.name, quantize) in ALONE else BATCH_ROWS
+        self.most_rows = most_rows(exported, quantize) or BATCH_ROWS
         self.longest = exported.max_len
 
     def count(self, text: str) -> int:
@@ -48,12 +58,69 @@ class EngineTranslator:
         return found
 
 
+class Placed(NamedTuple):
+    """An engine's state that knows which row of the batch each of its rows comes from."""
+
+    state: State
+    place: Ids
+
+    def select(self, rows: Ids) -> Placed:
+        """These rows, in this order."""
+        return Placed(self.state.select(rows), self.place[rows])
+
+
+class Leaving:
+    """An engine whose rows end at the next step when nobody waits for them any more: the twin of torch's."""
+
+    def __init__(self, engine: WritingEngine, watch: Watch) -> None:
+        self.name = engine.name
+        self.read = engine.read
+        self._engine = engine
+        self._watch = watch
+
+    def start(self, seen: Ids) -> Placed:
+        """What generation carries from step to step."""
+        return Placed(self._engine.start(seen), np.arange(len(seen)))
+
+    def step(self, ids: Ids, state: Placed) -> tuple[Floats, Placed]:
+        """The logits of the next tokens; for rows that are unwanted, only the end is possible."""
+        logits, after = self._engine.step(ids, state.state)
+        ends = np.isin(state.place, self._watch.unwanted())
+        if ends.any():
+            logits = np.where(ends[:, None], np.float32(-np.inf), logits)
+            logits[ends, EOS_ID] = 0.0
+        return logits, Placed(after, state.place)
+
+
+def leaving(exported: ExportedWriter, watch: Watch) -> ExportedWriter:
+    """The same model, but that rows that are unwanted by now end at its next step."""
+    same = copy.copy(exported)
+    same.engine = Leaving(exported.engine, watch)
+    return same
+
+
+def most_rows(exported: ExportedTranslator | ExportedWriter | ExportedClassifier, quantize: str | None) -> int | None:
+    """How many rows may go side by side, if not as many as fit."""
+    return 1 if (exported.engine.name, quantize) in ALONE else None
+
+
 def translator_parts(exported: ExportedTranslator, lane: Lane, quantize: str | None) -> dict[str, Any]:
     """What a translator is asked through."""
     return {"translator": EngineTranslator(exported, lane, quantize)}
 
 
-PARTS = {"translator": translator_parts}
+def gpt_parts(exported: ExportedWriter, lane: Lane, quantize: str | None) -> dict[str, Any]:
+    """What a language model is asked through."""
+    return {"writer": Continuer(exported, lane, leaving, most_rows(exported, quantize))}
+
+
+def classifier_parts(exported: ExportedClassifier, lane: Lane, quantize: str | None) -> dict[str, Any]:
+    """What a classifier is asked through."""
+    return {"classifier": Labeller(exported, lane, most_rows(exported, quantize))}
+
+
+Parts: TypeAlias = Callable[[Any, Lane, str | None], dict[str, Any]]
+PARTS: dict[str, Parts] = {"translator": translator_parts, "gpt": gpt_parts, "classifier": classifier_parts}
 """By the kind of model, the fields of Served that its backends are."""
 
 

@@ -1,6 +1,6 @@
 """Paths of models in, models that can be served out, each on the engine it was made for, or on one it is converted for.
 
-A model directory of ours is loaded with torch, which people look inside with. `auto` then has it translate on
+A model directory of ours is loaded with torch, which people look inside with. `auto` then has it translate or write on
 CTranslate2, if that can say the same; a new engine needs a line in `engines/opening.py` and in `export/targets.py`, and
 for a new kind of model on engines one in `exported.py`.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 from clearhead.config import read_toml
 from clearhead.engines.directory import EXPORT
-from clearhead.engines.opening import cores, open_exported
+from clearhead.engines.opening import ENGINES, cores, open_exported
 from clearhead.errors import ClearheadError, ConfigError, StorageError, UsageError, choose
 from clearhead.run.built_in import default_model
 from clearhead.run.engines import ENGINE_NAMES, TORCH, made_for
@@ -28,6 +28,8 @@ from clearhead.storage import read_json
 AUTO = "auto"
 FASTEST = "ctranslate2"
 """The engine that `auto` prefers for what it can express."""
+TRIED = 4
+"""Texts that a language model that was converted is compared on: torch goes on with them token by token."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Wanted:
     """The languages of translators that do not name theirs ..."""
     target: str | None
     """... and the one they translate to."""
+    reduce: dict[str, Any]
+    """How the tokens of encoders become fewer, if they do; the settings of `model.reduce`."""
     lanes: dict[str, Lane]
     """Models on one engine share the cores."""
 
@@ -56,8 +60,12 @@ def open_models(
     device: str = "auto",
     threads: int | None = None,
     languages: str | None = None,
+    reduce: dict[str, Any] | None = None,
 ) -> Catalogue:
-    """Every model of a server; `languages` (de:en, or de,zh:en) are those of translators that do not name theirs."""
+    """Every model of a server; `languages` (de:en, or de,zh:en) are those of translators that do not name theirs.
+
+    `reduce` lets the tokens of all models become fewer, by the settings of `model.reduce`.
+    """
     choose(dict.fromkeys((AUTO, *ENGINE_NAMES)), engine, "engine")
     sources, target = _told(languages) if languages is not None else ((), None)
     found = [default_model() if path is None else path for path in paths]
@@ -65,7 +73,7 @@ def open_models(
     for name in names:
         if names.count(name) > 1:
             raise UsageError(f"two models are called '{name}': rename the directory of one of them")
-    wanted = Wanted(engine, device, threads, sources, target, {})
+    wanted = Wanted(engine, device, threads, sources, target, reduce or {}, {})
     return Catalogue([_open(path, wanted) for path in found])
 
 
@@ -81,25 +89,37 @@ def _open(path: Path, wanted: Wanted) -> Served:
             raise UsageError(
                 f"{path} was exported for {made} and cannot be served on {wanted.engine}: leave --engine out"
             )
+        if wanted.reduce:
+            raise UsageError(
+                f"{path} is an exported model, which keeps all its tokens: leave out --reduce, or name the original"
+            )
         return _open_exported(path, made, wanted)
     model = _open_torch(path, wanted)
     if wanted.engine == TORCH:
         return model
     if wanted.engine == AUTO:
         return _on_fastest(model, path, wanted)
-    if model.kind not in exported.PARTS:
-        raise UsageError(f"{path} is a {model.kind}, which is served on torch only: leave --engine out")
+    able = _engines(model.kind)
+    if wanted.engine not in able:
+        raise UsageError(f"{path} is a {model.kind}, which is served on {' or '.join(able)} only: leave --engine out")
     return _converted(model, path, wanted.engine, wanted)
+
+
+def _engines(kind: str) -> list[str]:
+    """The engines that a kind of model is served on."""
+    return [TORCH, *(engine for engine, kinds in ENGINES.items() if kind in exported.PARTS and kind in kinds)]
 
 
 def _on_fastest(model: Served, path: Path, wanted: Wanted) -> Served:
     """The same model on the engine that is preferred; one that this cannot be stays as it is, and says why."""
-    if model.kind not in exported.PARTS:
+    if FASTEST not in _engines(model.kind):
         return model
     try:
-        return _converted(model, path, FASTEST, wanted)
+        copy = _converted(model, path, FASTEST, wanted)
     except ClearheadError as error:
         return replace(model, remark=f"not on {FASTEST}: {error}")
+    # CTranslate2 would have to read a text anew wherever chance does not choose the likeliest token.
+    return copy if model.writer is None else replace(copy, drawer=model.writer, remark=f"what is drawn, on {TORCH}")
 
 
 def _open_torch(path: Path, wanted: Wanted) -> Served:
@@ -115,6 +135,10 @@ def _open_torch(path: Path, wanted: Wanted) -> Served:
     kind = loaded.model.config.kind
     if kind not in PARTS:
         raise UsageError(f"{path} is a {kind}, which the server does not serve: it serves {', '.join(PARTS)}")
+    if wanted.reduce and not hasattr(loaded, "reduce"):
+        raise UsageError(f"{path} is a {kind}, whose tokens cannot become fewer: leave out --reduce, or this model")
+    if wanted.reduce:
+        loaded.reduce(**wanted.reduce)
     described, weights = locate(path)
     sources, target = languages_of(described)
     return Served(
@@ -156,7 +180,8 @@ def _converted(model: Served, path: Path, engine: str, wanted: Wanted) -> Served
         # Engines read a model once, whole: its files can go at once, and a server that is killed leaves none behind.
         with tempfile.TemporaryDirectory(prefix="clearhead-serve-") as scratch:
             copy = Path(scratch) / model.name
-            export(path, engine, copy)
+            few = None if model.writer is None else TRIED
+            export(path, engine, copy, reduce=wanted.reduce.get("kind"), most=few)
             opened = open_exported(copy, wanted.device, wanted.threads)
             return replace(model, engine=engine, **exported.PARTS[model.kind](opened, wanted.lane(engine), None))
     except OSError as error:

@@ -6,7 +6,8 @@ compute at once on the same cores only get in each other's way.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import copy
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from clearhead.serve.backends import Lane, Watch
 from clearhead.text.specials import EOS_ID
 
 LANE = Lane("torch")
+Loaded = TypeVar("Loaded")
 
 
 class Placed(NamedTuple):
@@ -49,3 +51,11 @@ class Leaving:
             logits = logits.masked_fill(ends[:, None], -torch.inf)
             logits[ends, EOS_ID] = 0.0
         return logits, Placed(after, state.place)
+
+
+def leaving(loaded: Loaded, watch: Watch) -> Loaded:
+    """The same model, but that rows that are unwanted by now end at its next step."""
+    same: Any = copy.copy(loaded)
+    # What a search asks of a model is `start`, `step` and `config`.
+    same.model = Leaving(same.model, watch)
+    return same

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
-from clearhead.models.translator import Translator
-from clearhead.run.classifying import BATCH_TOKENS as READ_TOKENS
 from clearhead.run.classifying import LoadedClassifier
 from clearhead.run.continuing import LoadedGpt
 from clearhead.run.filling import LoadedBert
 from clearhead.run.inspecting import Inspection
 from clearhead.run.translating import BATCH_LOGITS, BATCH_TOKENS, LoadedTranslator
-from clearhead.serve.backends import Label, Looked, Translated, TranslateOptions, Watch
+from clearhead.serve.backends import Looked, Translated, TranslateOptions, Watch
+from clearhead.serve.continuing import Continuer
 from clearhead.serve.exported import wishes
-from clearhead.serve.torch_lane import LANE, Leaving
-from clearhead.serve.torch_writer import TorchWriter
+from clearhead.serve.labelling import Labeller
+from clearhead.serve.torch_lane import LANE, leaving
 
 
 class TorchTranslator:
@@ -37,37 +35,11 @@ class TorchTranslator:
 
     def translate_batch(self, texts: Sequence[str], options: TranslateOptions, watch: Watch) -> list[list[Translated]]:
         """The translations of each text, best first."""
-        loaded = copy.copy(self._loaded)
-        # What a search asks of a model is `start`, `step` and `config`.
-        loaded.model = cast(Translator, Leaving(loaded.model, watch))
+        loaded = leaving(self._loaded, watch)
         sources = loaded.tokenizers.source.encode_batch(texts)
         config = loaded.configured(**wishes(options, loaded.generation))
         shown = ((loaded.as_text(one, config) for one in best) for best in loaded.search(sources, config))
         return [[Translated(one.text, one.score) for one in best] for best in shown]
-
-
-class TorchClassifier:
-    """A loaded classifier, for batches of texts."""
-
-    lane = LANE
-    most_tokens = READ_TOKENS
-    most_rows = 512
-
-    def __init__(self, loaded: LoadedClassifier) -> None:
-        self._loaded = loaded
-
-    def count(self, text: str) -> int:
-        """The tokens of a text, both ends included."""
-        return len(self._loaded.tokenizers.source.encode(text)) + 2
-
-    def classify_batch(self, texts: Sequence[str], watch: Watch) -> list[list[Label]]:
-        """The labels of each text, likeliest first; an empty text has none."""
-        return [
-            sorted(
-                (Label(name, share) for name, share in one.probabilities.items()), key=lambda label: -label.probability
-            )
-            for one in self._loaded.stream(texts)
-        ]
 
 
 class Inspectable(Protocol):
@@ -109,13 +81,14 @@ def translator_parts(loaded: LoadedTranslator) -> dict[str, Any]:
 
 def gpt_parts(loaded: LoadedGpt) -> dict[str, Any]:
     """What a language model is asked through."""
-    return {"writer": TorchWriter(loaded), "inspector": TorchInspector(loaded, loaded.tokenizer.encode)}
+    inspector = TorchInspector(loaded, loaded.tokenizer.encode)
+    return {"writer": Continuer(loaded, LANE, leaving), "inspector": inspector}
 
 
 def classifier_parts(loaded: LoadedClassifier) -> dict[str, Any]:
     """What a classifier is asked through."""
     inspector = TorchInspector(loaded, loaded.tokenizers.source.encode)
-    return {"classifier": TorchClassifier(loaded), "inspector": inspector}
+    return {"classifier": Labeller(loaded, LANE), "inspector": inspector}
 
 
 def bert_parts(loaded: LoadedBert) -> dict[str, Any]:

@@ -52,14 +52,14 @@ def router(server: Server) -> APIRouter:
         """Continue a text."""
         body = checked(schema.CompletionBody, await read_json(request))
         served = _known(server.catalogue, body.model)
-        if served.writer is None:
+        writer = served.writer_at(_temperature(body))
+        if writer is None:
             raise invalid(
                 f"{served.name} is a {served.kind}, not a language model: its route is {served.route}", "model",
                 "model_not_supported",
             )  # fmt: skip
         _refuse_unsupported(body, server.bounds)
         server.engine.check()
-        writer = served.writer
         texts, order = await server.prepare(lambda: _order(body, writer, server.bounds))
         answer = _Answer(served.name, order, texts if body.echo else None, body)
         if body.stream:
@@ -124,12 +124,16 @@ def _order(body: schema.CompletionBody, writer: Writer, bounds: Bounds) -> tuple
         )  # fmt: skip
     results = body.n or 1
     options = WriteOptions(
-        temperature=1.0 if body.temperature is None else body.temperature,
+        temperature=_temperature(body),
         top_p=1.0 if body.top_p is None else body.top_p,
         stop=_stops(body.stop, bounds),
         top=body.logprobs or 0,
     )
     return texts, Order(ids, options, most, results, body.best_of or results, body.seed)
+
+
+def _temperature(body: schema.CompletionBody) -> float:
+    return 1.0 if body.temperature is None else body.temperature
 
 
 def _prompts(given: str | list[str] | list[int] | list[list[int]] | None, bounds: Bounds) -> Sequence[str | list[int]]:

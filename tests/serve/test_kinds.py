@@ -1,4 +1,4 @@
-"""Language models, classifiers and masked models behind the server: what they say is what the library says."""
+"""Language models, classifiers and masked models behind the server: what they say on any engine the library says."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from tests.serve import made_up_models
 from tests.serve.conftest import Start
+from tests.shared.shapes import unchecked_shapes
 
 import clearhead
 from clearhead.serve.backends import Piece, Prompt, WriteOptions, Writer
@@ -28,8 +29,22 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def kinds(paths: dict[str, Path]) -> Catalogue:
-    return open_models(list(paths.values()), device="cpu")
+def library(paths: dict[str, Path]) -> Catalogue:
+    return open_models(list(paths.values()), engine="torch", device="cpu")
+
+
+@pytest.fixture(scope="module", params=["torch", "ctranslate2", pytest.param("onnx", marks=pytest.mark.slow)])
+def kinds(request: pytest.FixtureRequest, paths: dict[str, Path], library: Catalogue) -> Catalogue:
+    """All kinds, each on this engine if it can be."""
+    if request.param == "torch":
+        return library
+    for package in {"ctranslate2": ["ctranslate2"], "onnx": ["onnxruntime", "onnxscript"]}[request.param]:
+        pytest.importorskip(package, reason=f"needs {package}: pip install 'clearhead[export]'")
+    able = ["gpt", "classifier"] if request.param == "onnx" else ["gpt"]
+    with unchecked_shapes():
+        on_it = open_models([paths[kind] for kind in able], engine=request.param, device="cpu")
+    assert [model.engine for model in on_it] == [request.param] * len(able)
+    return Catalogue([*on_it, *library.models[len(able) :]])
 
 
 class Listener:
@@ -127,6 +142,27 @@ def test_a_continuation_that_nobody_waits_for_ends_within_a_step(kinds: Catalogu
     writer.write_batch(prompts, WriteOptions(), all_gone)
     assert all_gone.asked == 3
     assert ["".join(piece.text for piece in patient.heard[row]) for row in range(4)] == [one.text for one in whole]
+    assert max(len(piece.tokens) for row in range(4) for piece in patient.heard[row]) < 5, "they are told as they come"
+
+
+def test_what_is_drawn_is_what_torch_draws(kinds: Catalogue, library: Catalogue) -> None:
+    for options in (
+        WriteOptions(temperature=0.9, top_p=0.8, top=3),
+        WriteOptions(temperature=0.0, top=1),
+        WriteOptions(stop=("e", "to"), top_p=0.0),
+    ):
+        found, expected = (
+            writer.write_batch([Prompt(writer.read("to be"), 80, chance) for chance in (3, 4, 5)], options, Listener())
+            for writer in map(writer_of, (kinds, library))
+        )
+        # Longer than all that the model sees.
+        assert not options.top or {len(one.tokens) for one in expected} == {80}
+        for ours, theirs in zip(found, expected, strict=True):
+            assert (ours.text, ours.finish) == (theirs.text, theirs.finish)
+            for token, other in zip(ours.tokens, theirs.tokens, strict=True):
+                assert (token.text, len(token.top)) == (other.text, options.top)
+                assert token.log_prob == pytest.approx(other.log_prob, abs=1e-3)
+                assert dict(token.top) == pytest.approx(dict(other.top), abs=1e-3)
 
 
 def test_prompts_that_are_none_are_refused(start: Start, kinds: Catalogue) -> None:

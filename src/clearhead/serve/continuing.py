@@ -1,49 +1,52 @@
-"""A language model loaded with torch in, a writer out: continuations side by side, each told piece by piece."""
+"""A language model on any engine in, a writer out: continuations side by side, each told piece by piece."""
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Hashable, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeAlias
 
+import numpy as np
+
+from clearhead.engines.hypotheses import Choice
+from clearhead.engines.ranking import best_few
+from clearhead.engines.writing import CACHED_TOKENS, TextWriter
 from clearhead.errors import DataError
 from clearhead.generate.settings import GenerationConfig
-from clearhead.generate.step import Choice
-from clearhead.models.gpt import Gpt
-from clearhead.run.continuing import CACHED_TOKENS, LoadedGpt
-from clearhead.serve.backends import Piece, Prompt, Watch, WriteOptions, Written, WrittenToken
-from clearhead.serve.torch_lane import LANE, Leaving
+from clearhead.serve.backends import Lane, Piece, Prompt, Watch, WriteOptions, Written, WrittenToken
 from clearhead.text.specials import SPECIALS
 from clearhead.text.streaming import TextStream
 from clearhead.text.tokenizer import Tokenizer, check_encodable
 
 LEAST_SHARE = 1e-6
 """OpenAI's top_p may be 0, which means the likeliest token alone."""
+WithLeaving: TypeAlias = Callable[[Any, Watch], TextWriter]
+"""A model in, the same model out, but that rows that are unwanted by now end at its next step."""
 
 
-class TorchWriter:
-    """A loaded language model, for batches of prompts."""
+class Continuer:
+    """A language model, for batches of prompts."""
 
-    lane = LANE
     most_tokens = CACHED_TOKENS
     longest = None
     """Of a text that grows too long for the model, it sees the end."""
 
-    def __init__(self, loaded: LoadedGpt) -> None:
-        self._loaded = loaded
-        self.most_rows = max(1, CACHED_TOKENS // loaded.model.config.max_len)
+    def __init__(self, model: TextWriter, lane: Lane, leaving: WithLeaving, most_rows: int | None = None) -> None:
+        self._model = model
+        self._leaving = leaving
+        self.lane = lane
+        self.most_rows = most_rows or max(1, CACHED_TOKENS // model.max_len)
 
     def read(self, text: str) -> tuple[int, ...]:
         """The ids of a prompt."""
         check_encodable([text])
-        return tuple(self._loaded.encode(text))
+        return tuple(self._model.encode(text))
 
     def text(self, ids: Sequence[int]) -> str:
         """The text of a prompt's ids, or a DataError if some are none of a text."""
-        size = self._loaded.tokenizer.vocab_size
+        size = self._model.tokenizer.vocab_size
         if not all(len(SPECIALS) <= index < size for index in ids):
             raise DataError(f"a prompt's tokens are numbers from {len(SPECIALS)} to {size - 1}")
-        return self._loaded.tokenizer.decode(ids)
+        return self._model.tokenizer.decode(ids)
 
     def group(self, prompt: Prompt) -> Hashable:
         """Those that are as long, and may become as long, are written side by side."""
@@ -51,19 +54,17 @@ class TorchWriter:
 
     def write_batch(self, prompts: Sequence[Prompt], options: WriteOptions, watch: Watch) -> list[Written]:
         """The continuation of each prompt; all are of one group."""
-        loaded = copy.copy(self._loaded)
-        # What a search asks of a model is `start`, `step` and `config`.
-        loaded.model = cast(Gpt, Leaving(loaded.model, watch))
-        rows = [_Row(loaded.tokenizer, options.stop) for _ in prompts]
+        model = self._leaving(self._model, watch)
+        rows = [_Row(model.tokenizer, options.stop) for _ in prompts]
 
-        def hear(choice: Choice) -> None:
-            for place, token in _chosen(choice, loaded.tokenizer, options.top):
+        def hear(choice: Any) -> None:
+            for place, token in _chosen(_in_numpy(choice), model.tokenizer, options.top):
                 piece = rows[place].add(*token)
                 if piece is not None:
                     watch.tell(place, piece)
 
-        config = _config(loaded, options, prompts[0].most_tokens)
-        loaded.search([prompt.ids for prompt in prompts], config, [prompt.chance for prompt in prompts], hear)
+        config = _config(model, options, prompts[0].most_tokens)
+        model.search([prompt.ids for prompt in prompts], config, [prompt.chance for prompt in prompts], hear)
         for place, row in enumerate(rows):
             piece = row.end()
             if piece is not None:
@@ -103,7 +104,7 @@ class _Row:
         return Written("".join(self._texts), tuple(self._tokens), "stop" if self._stream.is_stopped else "length")
 
 
-def _config(loaded: LoadedGpt, options: WriteOptions, most_tokens: int) -> GenerationConfig:
+def _config(model: TextWriter, options: WriteOptions, most_tokens: int) -> GenerationConfig:
     wishes: dict[str, Any] = {
         "strategy": "sample",
         "nbest": 1,
@@ -115,7 +116,13 @@ def _config(loaded: LoadedGpt, options: WriteOptions, most_tokens: int) -> Gener
         # What is drawn follows from each prompt's own number.
         "seed": 0,
     }
-    return loaded.configured(**wishes, length=most_tokens)
+    return model.configured(**wishes, length=most_tokens)
+
+
+def _in_numpy(choice: Any) -> Choice:
+    """What any engine chose in a step; torch says it in tensors, on any device."""
+    seen = [getattr(choice, name) for name in Choice._fields]
+    return Choice(*(value.cpu().numpy() if hasattr(value, "cpu") else value for value in seen))
 
 
 def _chosen(choice: Choice, tokenizer: Tokenizer, top: int) -> list[tuple[int, tuple[int, WrittenToken]]]:
@@ -123,13 +130,13 @@ def _chosen(choice: Choice, tokenizer: Tokenizer, top: int) -> list[tuple[int, t
     places = choice.origin[choice.rows].tolist()
     tokens = choice.tokens.tolist()
     log_probs = choice.log_probs[choice.rows]
-    chosen = log_probs.gather(1, choice.tokens[:, None])[:, 0].tolist()
+    chosen = np.take_along_axis(log_probs, choice.tokens[:, None], 1)[:, 0].tolist()
     likely: list[tuple[tuple[str, float], ...]] = [()] * len(tokens)
     if top:
-        best = log_probs.topk(min(top, log_probs.shape[1]))
+        values, indices = best_few(log_probs, top)
         likely = [
-            tuple((_shown(tokenizer, index), value) for index, value in zip(row, values, strict=True) if value > -1e30)
-            for row, values in zip(best.indices.tolist(), best.values.tolist(), strict=True)
+            tuple((_shown(tokenizer, index), value) for index, value in zip(row, shares, strict=True) if value > -1e30)
+            for row, shares in zip(indices.tolist(), values.tolist(), strict=True)
         ]
     return [
         (place, (token, WrittenToken(_shown(tokenizer, token), log_prob, others)))
