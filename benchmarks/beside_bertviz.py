@@ -213,9 +213,9 @@ def main() -> None:
     command = 'python benchmarks/beside_bertviz.py MODEL "a text" --scripts FOLDER'
     columns = ("the same sentence", "file", "opens in", "without a network")
     record("The page beside bertviz", command, columns, same, f"The sentence: {given.text}")
-    columns = ("tokens", "view", "file", "opens in", "another head or layer")
+    more = ("tokens", "view", "file", "opens in", "another head or layer")
     remark = f"{LAYERS} layers of {HEADS} heads, three kinds of attention; up to {AT_ONCE} ms seem at once."
-    record("Long inputs beside bertviz", command, columns, long, remark)
+    record("Long inputs beside bertviz", command, more, long, remark)
     for row in (*same, *long):
         print(*row, sep="\t")
 

@@ -62,8 +62,7 @@ def serve(
     port
         The port to listen on; 0 is any that is free.
     engine
-        auto, torch, ctranslate2 or onnx; auto converts to CTranslate2 where that says the same, else it is torch, which
-        also draws what language models draw.
+        auto, torch, ctranslate2 or onnx; auto converts to CTranslate2 where that says the same, else it is torch.
     languages
         What translators translate that do not say so themselves: de:en, or de,zh:en.
     keys

@@ -268,9 +268,10 @@ class Engine:
             self._is_open = False
             inside = {*self._waiting, *(ticket for batch in self._under_way for ticket, _ in batch.rows)}
             self._changed.notify_all()
-        self.forget(inside)
+        # First they are told: what computes ends early once a request is forgotten, and half an answer is none.
         for ticket in inside:
             ticket.fail(stopping())
+        self.forget(inside)
 
     def join(self, seconds: float) -> None:
         """Wait until the threads are done, after `close`."""
