@@ -26,6 +26,10 @@ def fitting_corpus(size: Size) -> tuple[Size, TokenisedPairs, str]:
         return size, made_pairs(size), "made sentences with the lengths of Multi30k"
     config = read_config(find_recipe(size.recipe))
     assert isinstance(config, TranslatorRun)
+    if size.joint:
+        # What everybody is compared in does not change with the recipe.
+        tokenizer = config.tokenizer.model_copy(update={"vocab_size": size.source_vocab_size})
+        config = config.model_copy(update={"tokenizer": tokenizer})
     preparing = prepare(config, examine(config))
     while True:
         try:

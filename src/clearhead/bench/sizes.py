@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Size:
-    """A translator's shape, and the recipe whose tokens it reads."""
+    """A translator's shape, and the recipe whose data it reads; a joint vocabulary is of the size given here."""
 
     recipe: str
     dim: int
