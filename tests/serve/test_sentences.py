@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from clearhead.serve.markup import take_marked
@@ -50,6 +50,7 @@ def test_what_stands_between_is_kept(text: str) -> None:
 
 
 @given(TEXTS, st.integers(2, 20))
+@example("ab:", 2)
 def test_no_part_is_longer_than_a_model_can_read(text: str, longest: int) -> None:
     taken = take_apart(text, count, longest)
     assert all(count(part) <= max(longest, 2) for part in taken.sentences)

@@ -112,7 +112,7 @@ def _cut(text: str, start: int, end: int, middle: int) -> int:
     """The best place to cut that is neither in the first nor in the last quarter; if there is none, the middle."""
     quarter = (end - start) // 4
     for places in _PLACES:
-        cuts = [found.end() for found in places.finditer(text, start + quarter, end - quarter)]
-        if cuts:
+        found = (place.end() for place in places.finditer(text, start + quarter, end - quarter))
+        if cuts := [cut for cut in found if start < cut < end]:
             return min(cuts, key=lambda cut: abs(cut - middle))
     return middle
