@@ -49,12 +49,15 @@ examples: $(DEV_READY)
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
+# Modules are compiled when they are first imported: compiling all that is installed would take a minute.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
+
 $(READY): pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .
+	$(PIP) --editable .
 	touch $@
 
 $(DEV_READY): pyproject.toml constraints.txt | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[$(EXTRAS)]'
+	$(PIP) --editable '.[$(EXTRAS)]'
 	touch $(READY) $@
 
 clean:
