@@ -38,7 +38,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 """Nearly every member of every family once: writing a model takes seconds."""
 
 
-QUICK = ("plain", "mixed")
+QUICK = ("mixed",)
 """Those that are always tried."""
 
 
