@@ -11,6 +11,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.dev-ready
 EXTRAS ?= dev
+# One more than there are cores: many tests wait for commands that they have started.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 
 .PHONY: demo test check slow fuzz format lint types contract examples clean
 
@@ -18,7 +20,7 @@ demo: $(READY)
 	$(BIN)/clearhead demo --out demo
 
 test: $(DEV_READY)
-	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
 check: lint types contract test
 
@@ -37,11 +39,11 @@ format: $(DEV_READY)
 	$(BIN)/ruff check --fix .
 
 slow: $(DEV_READY)
-	CLEARHEAD_TEST_SLOW=1 $(BIN)/pytest -n auto --dist loadfile -m slow
+	CLEARHEAD_TEST_SLOW=1 $(BIN)/pytest -n $(WORKERS) --dist loadfile -m slow
 	CLEARHEAD_TEST_KILLS=10 $(BIN)/pytest tests/journeys/test_many_ranks.py -k killed
 
 fuzz: $(DEV_READY)
-	CLEARHEAD_EXAMPLES=1000 $(BIN)/pytest -n auto tests/serve/test_schema.py tests/serve/test_rubbish.py
+	CLEARHEAD_EXAMPLES=1000 $(BIN)/pytest -n $(WORKERS) tests/serve/test_schema.py tests/serve/test_rubbish.py
 
 examples: $(DEV_READY)
 	$(BIN)/python benchmarks/examples.py

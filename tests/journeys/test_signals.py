@@ -33,7 +33,9 @@ def environment(**changes: str) -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm-256color", **changes}
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [
+    (signal.SIGINT, 130), pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_a_stopped_run_saves_says_how_to_go_on_and_goes_on(
     clearhead: Callable[..., Any], tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

@@ -45,7 +45,9 @@ def read_all(master: int) -> str:
         drawn += block
 
 
-@pytest.mark.parametrize(("columns", "changes"), [(80, {"NO_COLOR": "1"}), (120, {})])
+@pytest.mark.parametrize(("columns", "changes"), [
+    (80, {"NO_COLOR": "1"}), pytest.param(120, {}, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_training_shows_a_bar_that_fits_and_then_goes_away(
     tmp_path: Path, columns: int, changes: dict[str, str]
 ) -> None:

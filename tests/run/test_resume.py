@@ -78,7 +78,7 @@ def state_of(run: Path, step: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("accumulate", "cuts"), [
-    (1, range(1, STEPS, 5)), (2, range(3, STEPS, 9)), pytest.param(1, range(1, STEPS), marks=pytest.mark.slow),
+    (1, range(1, STEPS, 9)), (2, range(3, STEPS, 18)), pytest.param(1, range(1, STEPS), marks=pytest.mark.slow),
 ], ids=["1", "2", "every"])  # fmt: skip
 def test_a_run_cut_at_any_step_equals_the_uninterrupted_one_bit_for_bit(
     tiny: Configure, tmp_path: Path, accumulate: int, cuts: range
