@@ -51,14 +51,18 @@ examples: $(DEV_READY)
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# Modules are compiled when they are first imported: compiling all that is installed would take a minute.
+# Modules are compiled when they are first imported, and kept so whatever the environment says: compiling all that is
+# installed would take a minute, and compiling what is needed at every start of every command many.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
 $(READY): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing what clearhead needs: a minute or two, the first time"
 	$(PIP) --editable .
 	touch $@
 
 $(DEV_READY): pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing what clearhead and its tests need: a few minutes, the first time"
 	$(PIP) --editable '.[$(EXTRAS)]'
 	touch $(READY) $@
 
