@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.engines.directory import Exported
@@ -20,6 +21,8 @@ class OnnxReader:
         self._graph = Graph(exported.path / "model.onnx", device, threads)
 
     def answer(self, **given: NDArray[Any]) -> Floats:
-        """The scores of a batch."""
+        """The scores of a batch; where the graph knows segments and none are given, all is the first."""
+        if "segments" in self._graph.inputs:
+            given.setdefault("segments", np.zeros_like(given["ids"]))
         logits: Floats = self._graph.run(given)["logits"]
         return logits

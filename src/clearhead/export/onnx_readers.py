@@ -6,6 +6,7 @@ fewer: how many are left depends on what is read, and a graph has no shape for t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,16 +25,18 @@ GRAPH = "model.onnx"
 
 
 class Masked(nn.Module):
-    """A BERT as a graph: ids, what is hidden and what is not padding in; the logits of every position out."""
+    """A BERT as a graph: ids, what is hidden, what is not padding and, where it knows segments, these in; the logits
+    of every position and, where it can tell, whether the second segment follows the first out."""
 
     def __init__(self, model: Bert, *, copied: bool) -> None:
         super().__init__()
         self.model = model
         self.projection = Projection(model.output, copied=copied)
 
-    def forward(self, ids: Tensor, hidden: Tensor, real: Tensor) -> Tensor:
-        x = self.model.encode(ids, hidden, real=real)
-        return self.projection(self.model.words(x.flatten(0, 1))).unflatten(0, ids.shape)
+    def forward(self, ids: Tensor, hidden: Tensor, real: Tensor, segments: Tensor | None = None) -> tuple[Tensor, ...]:
+        x = self.model.encode(ids, hidden, segments, real=real)
+        logits = self.projection(self.model.words(x.flatten(0, 1))).unflatten(0, ids.shape)
+        return (logits,) if self.model.next is None else (logits, self.model.follows(x[:, 0]))
 
 
 def write_classifier(model: Classifier, tokenizers: TokenizerPair, directory: Path, quantize: str | None) -> None:
@@ -46,16 +49,22 @@ def write_classifier(model: Classifier, tokenizers: TokenizerPair, directory: Pa
 
 
 def write_bert(model: Bert, tokenizers: TokenizerPair, directory: Path, quantize: str | None) -> None:
-    """Write `model.onnx`: `ids`, `hidden` and `real`, all (rows, time), in; `logits`, (rows, time, vocab), out."""
+    """Write `model.onnx`: `ids`, `hidden` and `real`, all (rows, time), in; `logits`, (rows, time, vocab), out.
+
+    Where the model has them, `segments`, (rows, time), go in too and `follows`, (rows, 2), come out.
+    """
     if getattr(model, "output", None) is None:
         raise UnavailableError(
             "this BERT has no head that names hidden words: there is nothing that a copy could answer"
         )
     plain = Masked(_plain(Bert, model), copied=quantize is not None)
     ids = _some_ids(model.config.max_len)
-    all_three = _text_axes(model.config.max_len)
-    inputs = (ids, torch.eye(*ids.shape, dtype=torch.bool), ids.bool())
-    _write(plain, inputs, directory, ["ids", "hidden", "real"], (all_three,) * 3, quantize)
+    inputs = {"ids": ids, "hidden": torch.eye(*ids.shape, dtype=torch.bool), "real": ids.bool()}
+    if model.segments is not None:
+        inputs["segments"] = torch.zeros_like(ids)
+    outputs = ["logits"] if model.next is None else ["logits", "follows"]
+    axes = (_text_axes(model.config.max_len),) * len(inputs)
+    _write(plain, tuple(inputs.values()), directory, list(inputs), axes, quantize, outputs)
 
 
 def write_vit(model: Vit, tokenizers: None, directory: Path, quantize: str | None) -> None:
@@ -93,8 +102,14 @@ def _text_axes(max_len: int) -> dict[int, Any]:
 
 
 def _write(
-    graph: nn.Module, inputs: tuple[Tensor, ...], directory: Path, names: list[str], shapes: Any, quantize: str | None
+    graph: nn.Module,
+    inputs: tuple[Tensor, ...],
+    directory: Path,
+    names: list[str],
+    shapes: Any,
+    quantize: str | None,
+    outputs: Sequence[str] = ("logits",),
 ) -> None:
-    write_graph(graph, inputs, directory / GRAPH, names, ["logits"], shapes)
+    write_graph(graph, inputs, directory / GRAPH, names, list(outputs), shapes)
     if quantize == "int8":
         to_int8(directory / GRAPH)
