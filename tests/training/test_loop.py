@@ -90,6 +90,13 @@ def test_every_precision_learns(tiny: Configure, precision: str) -> None:
     assert losses[-1] < losses[0]
 
 
+@pytest.mark.parametrize("native", [True, False])
+def test_auto_is_bf16_where_the_machine_has_it(tiny: Configure, native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("clearhead.training.precision.is_slow", lambda precision, device: not native)
+    lesson = assembled(tiny(train__precision="auto")).loop.sharing.lesson
+    assert lesson.precision == ("bf16" if native else "fp32")
+
+
 def test_gradients_are_clipped_to_the_length_that_was_asked_for(tiny: Configure) -> None:
     run = assembled(tiny(train__clip=0.01))
     result = run.loop.step(run.loop.shares(), 1, 8)

@@ -25,6 +25,7 @@ from clearhead.training.loop import Loop
 from clearhead.training.losses import LOSSES
 from clearhead.training.objectives import OBJECTIVES
 from clearhead.training.optimizers import make_optimizer
+from clearhead.training.precision import settled
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +70,8 @@ def assemble(
         model = MODELS[shape.kind](shape).to(team.device)
         taken = take_weights(model, start) if start is not None else None
     loss = LOSSES[settings.loss](settings.smoothing, PAD_ID, agreement=settings.agreement)
-    sharing = share_out(Lesson(model, loss, OBJECTIVES[shape.kind], settings.precision), team, settings.sharding)
+    precision = settled(settings.precision, team.device)
+    sharing = share_out(Lesson(model, loss, OBJECTIVES[shape.kind], precision), team, settings.sharding)
     optimizer = make_optimizer(model, settings, team)
     checkpoints = Checkpoints(
         Path(config.out), model, optimizer, keep_last=settings.keep_last, keep_best=settings.keep_best, team=team

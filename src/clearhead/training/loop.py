@@ -105,7 +105,7 @@ class Loop:
         config = self.config
         total = config.total_steps(self.batches.num_batches(0))
         size, device = self._count_parameters(), str(self.team.device)
-        yield Started(state.step, total, size, device, config.precision, self.team.size)
+        yield Started(state.step, total, size, device, self.sharing.lesson.precision, self.team.size)
         began, resumed_at, spent_before = time.perf_counter(), state.step, state.seconds
         shares = self.shares(state.cursor)
         if state.step < total:

@@ -10,6 +10,14 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 
 PRECISIONS: dict[str, torch.dtype | None] = {"fp32": None, "bf16": torch.bfloat16}
+AUTO = "auto"
+
+
+def settled(precision: str, device: torch.device) -> str:
+    """What `auto` is on this machine: bf16 where it has instructions for that, else fp32."""
+    if precision != AUTO:
+        return precision
+    return "fp32" if is_slow("bf16", device) else "bf16"
 
 
 def computing_in(precision: str, device: torch.device) -> AbstractContextManager[object]:
@@ -20,5 +28,8 @@ def computing_in(precision: str, device: torch.device) -> AbstractContextManager
 
 def is_slow(precision: str, device: torch.device) -> bool:
     """Whether this machine emulates the format, which takes tens of times as long as fp32."""
-    emulated = device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    return PRECISIONS[precision] is torch.bfloat16 and emulated
+    if device.type == "cuda":
+        native = torch.cuda.is_bf16_supported(including_emulation=False)
+    else:
+        native = device.type != "cpu" or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return PRECISIONS[precision] is torch.bfloat16 and not native

@@ -10,7 +10,7 @@ from clearhead.config import Record, one_of
 from clearhead.training.distributed import SHARDINGS
 from clearhead.training.losses import LOSSES
 from clearhead.training.optimizers import OPTIMIZERS
-from clearhead.training.precision import PRECISIONS
+from clearhead.training.precision import AUTO, PRECISIONS
 from clearhead.training.schedules import SCHEDULES
 
 
@@ -54,8 +54,8 @@ class TrainConfig(Record):
     agreement: float = Field(0.0, ge=0)
     """Above 0, each batch is read twice with different features dropped, and the two are asked to agree, with this
     weight (R-Drop; 3 to 5 suits small data). A step takes twice as long."""
-    precision: Annotated[str, one_of(PRECISIONS, "precision")] = "fp32"
-    """The number format of matrix products."""
+    precision: Annotated[str, one_of([*PRECISIONS, AUTO], "precision")] = "fp32"
+    """The number format of matrix products; auto is bf16 where the machine has instructions for it, else fp32."""
     sharding: Annotated[str, one_of(SHARDINGS, "sharding")] = "none"
     """What many processes share out beside the data: none (each has the whole model), full (each has a part of
     weights, gradients and optimizer state)."""
