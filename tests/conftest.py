@@ -39,9 +39,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason="takes long: make slow runs it"))
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True)
 def one_thread() -> None:
-    """Tests run side by side on few cores, and tiny shapes gain nothing from a second thread."""
+    """Tests run side by side on few cores, where a second thread waits for the first; some tests ask for more."""
     import torch
 
     torch.set_num_threads(1)
