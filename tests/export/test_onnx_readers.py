@@ -12,7 +12,8 @@ from tests.export.making import exported, made_bert, made_classifier, made_vit, 
 
 from clearhead.engines.graph import Graph
 from clearhead.errors import UnavailableError
-from clearhead.export.onnx_readers import write_bert, write_classifier, write_vit
+from clearhead.export.onnx_readers import write_classifier, write_vit
+from clearhead.models.bert import Bert
 
 pytest.importorskip("onnxruntime", reason="needs ONNX Runtime: pip install 'clearhead[export]'")
 pytest.importorskip("onnxscript", reason="needs onnxscript: pip install 'clearhead[export]'")
@@ -58,12 +59,12 @@ def test_a_bert_fills_gaps_with_the_same(tmp_path: Path) -> None:
         for ours, theirs in zip(one.gaps, other.gaps, strict=True):
             assert [found.token for found in ours] == [found.token for found in theirs]
             assert [found.probability for found in ours] == pytest.approx([found.probability for found in theirs])
+    check_segments(Graph(tmp_path / "model" / "model.onnx"), model.model)
 
 
-def test_a_bert_reads_two_segments_and_tells_whether_they_belong_together(tmp_path: Path) -> None:
-    model = made_bert(num_layers=1)
-    write_bert(model.model, model.tokenizers, tmp_path, None)
-    graph, chance = Graph(tmp_path / "model.onnx"), np.random.default_rng(2)
+def check_segments(graph: Graph, model: Bert) -> None:
+    """Two segments, hidden tokens and padding in: the same logits out, and the same opinion of what follows."""
+    chance = np.random.default_rng(2)
     for rows, length in ((1, 1), (3, 8), (2, 21)):
         ids = chance.integers(4, 30, (rows, length))
         segments, hidden = chance.integers(0, 2, ids.shape), chance.random(ids.shape) < 0.2
@@ -71,8 +72,8 @@ def test_a_bert_reads_two_segments_and_tells_whether_they_belong_together(tmp_pa
         found = graph.run({"ids": ids, "hidden": hidden, "real": real, "segments": segments})
         with torch.inference_mode():
             given = (torch.from_numpy(array) for array in (ids, hidden, segments))
-            x = model.model.encode(*given, real=torch.from_numpy(real))
-            logits, follows = model.model.named(x.flatten(0, 1)), model.model.follows(x[:, 0])
+            x = model.encode(*given, real=torch.from_numpy(real))
+            logits, follows = model.named(x.flatten(0, 1)), model.follows(x[:, 0])
         apart = np.abs(found["logits"].reshape(logits.shape) - logits.numpy())
         assert apart[real.flatten()].max() < 1e-5
         np.testing.assert_allclose(found["follows"], follows.numpy(), atol=1e-5)

@@ -15,7 +15,7 @@ MANY = 50
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no fork and no SIGKILL")
-@pytest.mark.parametrize("kills", [8, pytest.param(MANY, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [5, pytest.param(MANY, marks=pytest.mark.slow)])
 def test_as_many_kills_at_random_moments_as_resume(tmp_path: Path, kills: int) -> None:
     script = Path(__file__).with_name("killing.py")
     command = [sys.executable, str(script), str(tmp_path), str(kills), "7"]
