@@ -14,7 +14,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.inspection.made_up_views import big_view, language_model_view, nasty_view, reader_view, small_view
+from tests.inspection.made_up_views import (
+    big_view,
+    language_model_view,
+    made_up_view,
+    nasty_view,
+    reader_view,
+    small_view,
+)
 from tests.shared.chromium import launched, needs_chromium
 
 from clearhead.inspection.page import module_source, page_html, style_source, write_page
@@ -412,7 +419,7 @@ def test_every_view_is_saved_as_svg_png_and_json(open_page: Open, tmp_path: Path
 def test_every_control_of_every_view_does_something(open_page: Open, name: str) -> None:
     """None is left out: they are found in the page, not listed here."""
     start = f"#view={name}&sort=entropy"
-    page = open_page(small_view(), start)
+    page = open_page(made_up_view(["Ein", "▁Mann", "."], ["A", "▁man"], layers=2, heads=2), start)
     begin(page, start)
     keys = page.evaluate(
         """() => [...document.querySelectorAll('[data-key]')]
