@@ -11,8 +11,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.dev-ready
 EXTRAS ?= dev
-# One more than there are cores: many tests wait for commands that they have started.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# More than there are cores: many tests wait for commands that they have started.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 .PHONY: demo test check slow fuzz format lint types contract examples clean
 
@@ -22,7 +22,9 @@ demo: $(READY)
 test: $(DEV_READY)
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
-check: lint types contract test
+# Types are checked while the tests run: that takes one core, and the tests have moments for it.
+check: lint contract
+	$(MAKE) --no-print-directory --jobs 2 --output-sync=line types test
 
 lint: $(DEV_READY)
 	$(BIN)/ruff format --check .
