@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from clearhead.nn.dropout import LEVELS, Dropout, keep_mask
 
@@ -82,3 +82,37 @@ def test_every_shape_and_format_works(shape: tuple[int, ...], dtype: torch.dtype
     y = Dropout(0.5)(torch.ones(shape, dtype=dtype).transpose(0, -1))
     assert y.dtype == dtype
     assert set(y.flatten().tolist()) <= {0.0, 2.0}
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (2, 7, 33), (0, 4)])
+def test_dropout_of_a_relu_is_a_relu_and_then_dropout(shape: tuple[int, ...]) -> None:
+    """The same draws, so the same bits: forward and backward."""
+    given = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    given.view(-1)[:1] = 0.0
+    found = []
+    for together in (True, False):
+        torch.manual_seed(2)
+        x, dropout = given.clone().requires_grad_(), Dropout(0.3)
+        y = dropout.of_relu(x) if together else dropout(x.relu())
+        (y * torch.arange(y.numel()).view(shape)).sum().backward()
+        assert x.grad is not None
+        found.append((y.detach(), x.grad))
+    assert torch.equal(found[0][0], found[1][0])
+    torch.testing.assert_close(found[0][1], found[1][1])
+
+
+@pytest.mark.parametrize(("p", "by_bytes", "training"), [(0.0, True, True), (0.3, False, True), (0.3, True, False)])
+def test_dropout_of_a_relu_elsewhere_is_what_the_two_are(p: float, by_bytes: bool, training: bool) -> None:
+    x, dropout, found = torch.randn(4, 6), Dropout(p, by_bytes=by_bytes).train(training), []
+    for way in (dropout.of_relu, lambda x: dropout(x.relu())):
+        torch.manual_seed(3)
+        found.append(way(x))
+    assert torch.equal(*found)
+
+
+def test_dropout_of_a_relu_keeps_one_tensor_for_the_backward_pass() -> None:
+    kept: list[Tensor] = []
+    x = torch.randn(8, 16, requires_grad=True)
+    with torch.autograd.graph.saved_tensors_hooks(lambda saved: kept.append(saved) or saved, lambda saved: saved):
+        y = Dropout(0.3).of_relu(x)
+    assert len(kept) == 1 and kept[0].data_ptr() == y.data_ptr()

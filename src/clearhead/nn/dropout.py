@@ -7,10 +7,13 @@ for just that share, so the expected value is exact.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 LEVELS = 256
 
@@ -29,16 +32,48 @@ class Dropout(nn.Module):
             return F.dropout(x, self.p)
         return x * keep_mask(x, self.p)
 
+    def of_relu(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """The same after a ReLU: drawn by bytes, the backward pass needs one tensor for both, which is the result."""
+        if not self.training or self.p == 0.0 or not self.by_bytes or x.device.type != "cpu":
+            return self(F.relu(x))
+        return _DroppedRelu.apply(x, self.p)
+
     def extra_repr(self) -> str:
         return f"p={self.p}"
 
 
+class _DroppedRelu(torch.autograd.Function):
+    """A ReLU and dropout; what is above zero in the result has passed both, and nothing else has."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, p: float) -> Tensor:
+        y = keep_mask(x, p).mul_(x).clamp_min_(0.0)
+        context.save_for_backward(y)
+        context.scale = _scale(p)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (y,) = context.saved_tensors
+        return torch.ops.aten.threshold_backward(grads[0], y, 0.0).mul_(context.scale), None
+
+
 def keep_mask(like: Float[Tensor, "*shape"], p: float) -> Float[Tensor, "*shape"]:
     """Zero with probability `p`, rounded to 1/256, and what keeps the mean at one otherwise."""
-    dropped = min(max(round(p * LEVELS), 1), LEVELS - 1)
     words = -(-like.numel() // 8)
     # From the lowest to the highest integer: by default the sign bit of each word would always be zero.
     drawn = torch.empty(words, dtype=torch.int64).random_(-(2**63), None)
     mask = torch.empty_like(like, memory_format=torch.contiguous_format, requires_grad=False)
     mask.copy_(drawn.view(torch.int8)[: like.numel()].view(like.shape))
-    return mask.ge_(dropped - LEVELS // 2).mul_(LEVELS / (LEVELS - dropped))
+    return mask.ge_(_dropped(p) - LEVELS // 2).mul_(_scale(p))
+
+
+def _dropped(p: float) -> int:
+    """How many of 256 values of a byte drop a feature."""
+    return min(max(round(p * LEVELS), 1), LEVELS - 1)
+
+
+def _scale(p: float) -> float:
+    """What a feature that is left is multiplied by."""
+    return LEVELS / (LEVELS - _dropped(p))

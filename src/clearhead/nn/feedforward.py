@@ -36,6 +36,9 @@ class Relu(FeedForward):
     def bend(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time ff_dim"]:
         return F.relu(self.inner(x))
 
+    def forward(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time dim"]:
+        return self.outer(self.dropout.of_relu(self.inner(x)))
+
 
 class Gelu(FeedForward):
     """The smooth bend of BERT, GPT and ViT."""
