@@ -24,7 +24,7 @@ test: $(DEV_READY)
 
 # Types are checked while the tests run: that takes one core, and the tests have moments for it.
 check: lint contract
-	$(MAKE) --no-print-directory --jobs 2 --output-sync=line types test
+	$(MAKE) --no-print-directory --jobs 2 types test
 
 lint: $(DEV_READY)
 	$(BIN)/ruff format --check .
