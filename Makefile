@@ -14,7 +14,7 @@ EXTRAS ?= dev
 # More than there are cores: many tests wait for commands that they have started.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
-.PHONY: demo test check slow fuzz format lint types contract examples clean
+.PHONY: demo test check compiled slow fuzz format lint types contract examples clean
 
 demo: $(READY)
 	$(BIN)/clearhead demo --out demo
@@ -22,9 +22,13 @@ demo: $(READY)
 test: $(DEV_READY)
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile
 
-# Types are checked while the tests run: that takes one core, and the tests have moments for it.
-check: lint contract
-	$(MAKE) --no-print-directory --jobs 2 types test
+check: $(DEV_READY)
+	$(MAKE) --no-print-directory --jobs 2 lint contract types compiled
+	$(MAKE) --no-print-directory test
+
+# What the tests import is compiled once, and not by all workers at the same time; what is wrong there they will say.
+compiled: $(DEV_READY)
+	-@$(BIN)/pytest --collect-only -q > /dev/null
 
 lint: $(DEV_READY)
 	$(BIN)/ruff format --check .
