@@ -74,9 +74,10 @@ def main() -> None:
         f"{len(sources):,} sentences of Multi30k test_2016_flickr; {cores()} cores; speeds are medians of "
         f"{asked.rounds} rounds in turns; the start is that of `clearhead translate` with one sentence, best of 3."
     )
-    record("Exports", COMMAND, COLUMNS, rows, remark)
+    command = " ".join([COMMAND, *(f"--model {model}" for model in asked.model or [])])
+    record("Exports", command, COLUMNS, rows, remark)
     settings = by_setting(models[0], sources, asked.rounds)
-    record("CTranslate2, how it is called", COMMAND, ("setting", "greedy /s", "beam 5 /s"), settings)
+    record("CTranslate2, how it is called", command, ("setting", "greedy /s", "beam 5 /s"), settings)
 
 
 def trained(out: Path, name: str, steps: int) -> Path:
