@@ -44,8 +44,7 @@ def write_classifier(model: Classifier, tokenizers: TokenizerPair, directory: Pa
     check_whole(model.config.reduce.kind)
     plain = _plain(Classifier, model)
     ids = _some_ids(model.config.max_len)
-    both = _text_axes(model.config.max_len)
-    _write(plain, (ids, ids.bool()), directory, ["ids", "real"], (both, both), quantize)
+    _write(plain, {"ids": ids, "real": ids.bool()}, directory, _text_axes(model.config.max_len), quantize)
 
 
 def write_bert(model: Bert, tokenizers: TokenizerPair, directory: Path, quantize: str | None) -> None:
@@ -63,8 +62,7 @@ def write_bert(model: Bert, tokenizers: TokenizerPair, directory: Path, quantize
     if model.segments is not None:
         inputs["segments"] = torch.zeros_like(ids)
     outputs = ["logits"] if model.next is None else ["logits", "follows"]
-    axes = (_text_axes(model.config.max_len),) * len(inputs)
-    _write(plain, tuple(inputs.values()), directory, list(inputs), axes, quantize, outputs)
+    _write(plain, inputs, directory, _text_axes(model.config.max_len), quantize, outputs)
 
 
 def write_vit(model: Vit, tokenizers: None, directory: Path, quantize: str | None) -> None:
@@ -73,7 +71,7 @@ def write_vit(model: Vit, tokenizers: None, directory: Path, quantize: str | Non
     config = model.config
     pictures = torch.zeros(2, config.channels, config.height, config.width, dtype=torch.uint8)
     rows = {0: torch.export.Dim("rows")}
-    _write(_plain(Vit, model), (pictures,), directory, ["pictures"], (rows,), quantize)
+    _write(_plain(Vit, model), {"pictures": pictures}, directory, rows, quantize)
 
 
 def check_whole(reduction: str) -> None:
@@ -103,13 +101,14 @@ def _text_axes(max_len: int) -> dict[int, Any]:
 
 def _write(
     graph: nn.Module,
-    inputs: tuple[Tensor, ...],
+    inputs: dict[str, Tensor],
     directory: Path,
-    names: list[str],
-    shapes: Any,
+    axes: dict[int, Any],
     quantize: str | None,
     outputs: Sequence[str] = ("logits",),
 ) -> None:
-    write_graph(graph, inputs, directory / GRAPH, names, list(outputs), shapes)
+    """Write a graph whose inputs, given as examples, all have the same axes of any length."""
+    shapes = (axes,) * len(inputs)
+    write_graph(graph, tuple(inputs.values()), directory / GRAPH, list(inputs), list(outputs), shapes)
     if quantize == "int8":
         to_int8(directory / GRAPH)
