@@ -15,7 +15,7 @@ from clearhead.nn.dropout import Dropout
 
 
 class FeedForward(nn.Module, ABC):
-    """Two linear maps with a bend between them; the subclass says which."""
+    """Two linear maps with a bend between them, after which features are dropped; the subclass says which."""
 
     def __init__(self, dim: int, ff_dim: int, dropout: float = 0.0) -> None:
         super().__init__()
@@ -27,38 +27,35 @@ class FeedForward(nn.Module, ABC):
     def bend(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time ff_dim"]: ...
 
     def forward(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time dim"]:
-        return self.outer(self.dropout(self.bend(x)))
+        return self.outer(self.bend(x))
 
 
 class Relu(FeedForward):
     """max(0, xW + b), as in the paper."""
 
     def bend(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time ff_dim"]:
-        return F.relu(self.inner(x))
-
-    def forward(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time dim"]:
-        return self.outer(self.dropout.of_relu(self.inner(x)))
+        return self.dropout.of_relu(self.inner(x))
 
 
 class Gelu(FeedForward):
     """The smooth bend of BERT, GPT and ViT."""
 
     def bend(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time ff_dim"]:
-        return F.gelu(self.inner(x))
+        return self.dropout(F.gelu(self.inner(x)))
 
 
 class GeluTanh(FeedForward):
     """GELU by way of tanh, as GPT-2 computes it: some ten-thousandths away from the exact one."""
 
     def bend(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time ff_dim"]:
-        return F.gelu(self.inner(x), approximate="tanh")
+        return self.dropout(F.gelu(self.inner(x), approximate="tanh"))
 
 
 class Silu(FeedForward):
     """x · σ(x), also called swish: the bend of Marian."""
 
     def bend(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time ff_dim"]:
-        return F.silu(self.inner(x))
+        return self.dropout(F.silu(self.inner(x)))
 
 
 class SwiGlu(FeedForward):
@@ -69,7 +66,7 @@ class SwiGlu(FeedForward):
         self.gate = nn.Linear(dim, ff_dim)
 
     def bend(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time ff_dim"]:
-        return F.silu(self.gate(x)) * self.inner(x)
+        return self.dropout(F.silu(self.gate(x)) * self.inner(x))
 
 
 FEED_FORWARDS: dict[str, type[FeedForward]] = {
