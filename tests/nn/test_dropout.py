@@ -97,8 +97,8 @@ def test_dropout_of_a_relu_is_a_relu_and_then_dropout(shape: tuple[int, ...]) ->
         (y * torch.arange(y.numel()).view(shape)).sum().backward()
         assert x.grad is not None
         found.append((y.detach(), x.grad))
-    assert torch.equal(found[0][0], found[1][0])
-    torch.testing.assert_close(found[0][1], found[1][1])
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize(("p", "by_bytes", "training"), [(0.0, True, True), (0.3, False, True), (0.3, True, False)])
