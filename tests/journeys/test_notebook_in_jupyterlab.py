@@ -5,6 +5,7 @@ JupyterLab (100 MB) is not among the development packages but in the extra `jupy
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -87,14 +88,14 @@ def lab(tmp_path: Path) -> Iterator[str]:
 
 
 def address(log: Path) -> str:
-    """Where the server listens, once it answers."""
-    for _ in range(600):
-        found = re.search(r"http://127\.0\.0\.1:\d+", log.read_text(encoding="utf-8"))
-        if found:
-            with urllib.request.urlopen(f"{found[0]}/api", timeout=60) as answer:
+    """Where the server listens, once it answers: it tells its address before that, and the log may be half written."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        for found in re.findall(r"(http://127\.0\.0\.1:\d+)/", log.read_text(encoding="utf-8")):
+            with contextlib.suppress(OSError), urllib.request.urlopen(f"{found}/api", timeout=60) as answer:
                 assert answer.status == 200
-            return found[0]
-        time.sleep(0.1)
+                return str(found)
+        time.sleep(0.2)
     raise AssertionError(log.read_text(encoding="utf-8"))
 
 
