@@ -7,11 +7,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from clearhead.data.examples import Draw
 from clearhead.errors import ConfigError, DataError, StorageError
-from clearhead.run.preparing import Prepared, examine, examine_data, prepare
-from clearhead.run.settings import RunConfig, resolve
+from clearhead.run.preparing import Prepared, examine, examine_data, open_prepared, prepare
+from clearhead.run.settings import RunConfig, TranslatorRun, resolve
 from clearhead.text.specials import UNK_ID
 from clearhead.text.tokenizer import TokenizerPair
 from clearhead.training.events import Noted, Pace, Reading
@@ -277,3 +279,21 @@ def test_data_workers_changes_nothing_but_the_processes(configure: Configure, mo
     together, _ = prepared_from(configure(workers=2))
     assert sources(alone, "training") == sources(together, "training")
     assert alone.training.source_lengths.tolist() == together.training.source_lengths.tolist()
+
+
+def test_pieces_are_split_in_training_and_nowhere_else(configure: Configure) -> None:
+    config = resolve({**configure(hold_out=7, split_pieces=0.5).model_dump(), "tokenizer": {"kind": "bpe"}})
+    assert isinstance(config, TranslatorRun)
+    prepared, _ = prepared_from(config)
+    again = open_prepared(config, prepared.tokenizers, prepared.ticket())
+    rows, draw = np.arange(7), Draw(1, 0)
+    for found in (prepared, again):
+        plain, split = (found.training.batch(rows, chance) for chance in (None, draw))
+        assert split.source_lengths.sum() > plain.source_lengths.sum()
+        assert np.array_equal(split.source, prepared.training.batch(rows, draw).source)
+        assert np.array_equal(found.validation.batch(rows, draw).source, found.validation.batch(rows, None).source)
+
+
+def test_only_merged_pieces_can_be_split(configure: Configure) -> None:
+    with pytest.raises(ConfigError, match=r"data.split_pieces: a 'char' tokenizer has no pieces"):
+        prepared_from(configure(split_pieces=0.1))

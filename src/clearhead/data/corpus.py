@@ -22,6 +22,7 @@ from clearhead.data import columns
 from clearhead.data.columns import ColumnWriter, read_columns
 from clearhead.data.crew import Pair, encoded
 from clearhead.data.examples import Draw, Integers
+from clearhead.data.splitting import Splitting
 from clearhead.errors import MissingInputError, StorageError
 from clearhead.text import BOS_ID, EOS_ID, PAD_ID, TokenizerPair
 
@@ -95,12 +96,18 @@ class TokenisedPairs:
     """
 
     def __init__(
-        self, source: Sentences, target: Sentences, line_numbers: NDArray[np.int64], dropped_too_long: int
+        self,
+        source: Sentences,
+        target: Sentences,
+        line_numbers: NDArray[np.int64],
+        dropped_too_long: int,
+        splitting: Splitting | None = None,
     ) -> None:
         self._source = source
         self._target = target
         self.line_numbers = line_numbers
         self.dropped_too_long = dropped_too_long
+        self._splitting = splitting
 
     def __len__(self) -> int:
         return len(self.line_numbers)
@@ -144,14 +151,17 @@ class TokenisedPairs:
         return self.source_lengths + self.target_lengths + np.int32(2)
 
     def batch(self, rows: Integers, draw: Draw | None = None) -> PairBatch:
-        """Pad some pairs to the longest of them; nothing about it is chance."""
-        source_lengths = self.source_lengths[rows].astype(np.int64) + 1
+        """Pad some pairs to the longest of them; source sentences may be split as the draw will have it."""
+        sources = [self.source(index) for index in rows]
+        if draw is not None and self._splitting is not None:
+            sources = self._splitting.split(sources, rows, draw)
+        source_lengths = np.array([len(sentence) for sentence in sources], dtype=np.int64) + 1
         target_lengths = self.target_lengths[rows].astype(np.int64) + 1
         source = np.full((len(rows), source_lengths.max()), PAD_ID, dtype=np.int64)
         target = np.full((len(rows), target_lengths.max() + 1), PAD_ID, dtype=np.int64)
         target[:, 0] = BOS_ID
         for place, index in enumerate(rows):
-            source[place, : source_lengths[place] - 1] = self.source(index)
+            source[place, : source_lengths[place] - 1] = sources[place]
             target[place, 1 : target_lengths[place]] = self.target(index)
         places = np.arange(len(rows))
         source[places, source_lengths - 1] = EOS_ID
@@ -161,7 +171,11 @@ class TokenisedPairs:
     def subset(self, indices: Integers) -> TokenisedPairs:
         """A view of some pairs, in the order given; the ids are not copied."""
         source, target = self._source.subset(indices), self._target.subset(indices)
-        return TokenisedPairs(source, target, self.line_numbers[indices], self.dropped_too_long)
+        return TokenisedPairs(source, target, self.line_numbers[indices], self.dropped_too_long, self._splitting)
+
+    def split_by(self, splitting: Splitting | None) -> TokenisedPairs:
+        """The same pairs, their source sentences split where chance has a say: in training."""
+        return TokenisedPairs(self._source, self._target, self.line_numbers, self.dropped_too_long, splitting)
 
     @classmethod
     def open(cls, directory: Path) -> TokenisedPairs:

@@ -18,6 +18,7 @@ from clearhead.data.crew import Pair, num_workers
 from clearhead.data.doctor import Checkup, check, hold_out, hold_out_test, kept_pairs
 from clearhead.data.examples import Integers
 from clearhead.data.sources import DataConfig, PairSource, open_source
+from clearhead.data.splitting import Splitting
 from clearhead.errors import ConfigError, DataError
 from clearhead.run.settings import TranslatorRun
 from clearhead.run.task import Prepared, Ticket
@@ -111,7 +112,7 @@ def stored_rows(corpus: str, validation: str, rows: tuple[Integers, Integers]) -
     return Names(corpus, validation, key)
 
 
-def open_prepared(tokenizers: TokenizerPair, ticket: Ticket) -> Prepared:
+def open_prepared(config: TranslatorRun, tokenizers: TokenizerPair, ticket: Ticket) -> Prepared:
     """Open what another process on this host has prepared."""
     names = Names(*ticket)
     rows = read_columns(cache_root() / names.rows).arrays
@@ -119,7 +120,13 @@ def open_prepared(tokenizers: TokenizerPair, ticket: Ticket) -> Prepared:
     training, validation = everything.subset(rows["training"]), everything.subset(rows["validation"])
     if names.validation != names.corpus:
         validation = TokenisedPairs.open(cache_root() / names.validation)
+    training = training.split_by(_splitting(config, tokenizers))
     return Prepared(tokenizers, training, validation, _num_different(training), lambda: names)
+
+
+def _splitting(config: TranslatorRun, tokenizers: TokenizerPair) -> Splitting | None:
+    chance = config.data.split_pieces
+    return Splitting(tokenizers.source, chance, config.model.max_len - 1) if chance else None
 
 
 def _num_different(training: TokenisedPairs) -> int:
@@ -178,6 +185,7 @@ def prepare(
     trained = np.flatnonzero(examined.trained[numbers - 1])
     rows = np.repeat(trained, examined.repeats(numbers[trained])), np.flatnonzero(examined.held_out[numbers - 1])
     training, validation, validation_at = everything.subset(rows[0]), everything.subset(rows[1]), corpus_at
+    training = training.split_by(_splitting(config, tokenizers))
     if examined.validation_source is not None:
         given, checkup = examined.validation_source, examined.checkup.validation
         assert checkup is not None

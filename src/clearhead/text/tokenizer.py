@@ -9,8 +9,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
+import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import tokenizers
@@ -105,6 +106,21 @@ class Tokenizer:
         """Every token as it is stored, by id: what other engines take for a vocabulary."""
         return [self._token(index) for index in range(self.vocab_size)]
 
+    def halves(self) -> list[tuple[int, int]]:
+        """For each id, the two that it was merged from, or (-1, -1) if it was not merged.
+
+        Where a merge cut a character, as those of byte pair encoding may, it is the two most common pieces of whole
+        characters instead.
+        """
+        model = json.loads(self._engine.to_str())["model"]
+        ids = {self._raw(index): index for index in range(len(SPECIALS), self.vocab_size)}
+        found = [(-1, -1)] * self.vocab_size
+        for left, right in model.get("merges", ()):
+            whole, raw = model["vocab"][left + right], self._rules.raw(left)
+            if found[whole] == (-1, -1):
+                found[whole] = _cut_between_characters(self._rules.raw(left + right), len(raw), ids)
+        return found
+
     def _piece(self, index: int) -> str:
         token = self._token(index)
         return token if index < len(SPECIALS) else self._rules.show(token)
@@ -190,6 +206,18 @@ def check_encodable(texts: Iterable[str]) -> None:
             start = text[: error.start][-20:]
             where = f"character {error.start + 1}" + (f", after {start!r}" if start else "")
             raise DataError(f"text has a lone surrogate {code} ({where}): decode the input as UTF-8") from None
+
+
+def _cut_between_characters(raw: bytes, merged_at: int, ids: Mapping[bytes | None, int]) -> tuple[int, int]:
+    """The ids of the two pieces that a piece was merged from at a byte, or of others that leave characters whole."""
+    text = raw.decode(errors="replace")
+    cuts = set(itertools.accumulate(len(character.encode()) for character in text[:-1]))
+    halves = [
+        (ids[raw[:cut]], ids[raw[cut:]])
+        for cut in ([merged_at] if merged_at in cuts else sorted(cuts))
+        if raw[:cut] in ids and raw[cut:] in ids
+    ]
+    return min(halves, key=max, default=(-1, -1)) if text.encode() == raw else (-1, -1)
 
 
 def _bunches(texts: Iterable[str]) -> Iterator[list[str]]:

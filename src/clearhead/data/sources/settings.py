@@ -125,6 +125,10 @@ class DataConfig(NamedFiles):
     augment: Augment = Augment()
     """Other forms in which some training pairs are also seen."""
 
+    split_pieces: float = Field(default=0.0, ge=0.0, lt=1.0)
+    """The chance with which a piece of a source sentence is seen as the two it was merged from, others in each pass:
+    for small data and rare words, 0.1 to 0.2; only for bpe. max_tokens counts whole pieces."""
+
     workers: int | None = Field(default=None, ge=1)
     """How many processes tokenise; left out, one for each core, and one alone for small data. It changes nothing but
     the time."""

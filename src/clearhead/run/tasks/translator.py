@@ -46,7 +46,7 @@ class TranslatorTask(Task[TranslatorRun, Examined, Translator]):
 
     def open_prepared(self, config: TranslatorRun, tokenizers: TokenizerPair | None, ticket: Ticket) -> Prepared:
         assert tokenizers is not None
-        return open_prepared(tokenizers, ticket)
+        return open_prepared(config, tokenizers, ticket)
 
     def shape(self, config: TranslatorRun, prepared: Prepared) -> TranslatorConfig:
         assert prepared.tokenizers is not None
