@@ -25,7 +25,9 @@ from clearhead.text.specials import BOS, BOS_ID, EOS_ID, PAD, PAD_ID, UNK_ID
 from clearhead.text.tokenizer import TokenizerPair
 
 BATCH = 32
-"""Texts that a worker translates side by side."""
+"""Texts that a worker translates side by side, or of which it scores translations."""
+GREEDY_BATCH = 64
+"""The same where each is one row, not as many as the beam is wide."""
 MOST_ROUNDS = 30
 """So often a text whose translation runs in circles is tried again, with one more phrase forbidden each time."""
 FORBIDDEN = {BOS_ID, PAD_ID, UNK_ID}
@@ -49,7 +51,9 @@ class CTranslate2Engine:
     name = "ctranslate2"
 
     def __init__(self, exported: Exported, tokenizers: TokenizerPair, threads: int, device: str = "cpu") -> None:
-        self._translator = opened("Translator", exported.path, device, inter_threads=threads, intra_threads=1)
+        # All that is asked for is queued at once, so that answers are heard while others are still computed.
+        workers = {"inter_threads": threads, "intra_threads": 1, "max_queued_batches": -1}
+        self._translator = opened("Translator", exported.path, device, **workers)
         self.room = exported.notes.max_len - 1
         self._source = tokenizers.source.tokens()
         self._target = tokenizers.target.tokens()
@@ -70,9 +74,10 @@ class CTranslate2Engine:
             Row(ids, [self._source[index] for index in ids], limit) for ids, limit in zip(sources, limits, strict=True)
         ]
         order = sorted(range(len(rows)), key=lambda place: len(rows[place].ids), reverse=True)
+        size = BATCH if config.strategy == "beam" else GREEDY_BATCH
         answers = []
-        for start in range(0, len(order), BATCH):
-            batch = [rows[place] for place in order[start : start + BATCH]]
+        for start in range(0, len(order), size):
+            batch = [rows[place] for place in order[start : start + size]]
             answers += self._ask([row.tokens for row in batch], config, max(row.max_len for row in batch))
         said = {place: self._heard(answer) for place, answer in zip(order, answers, strict=True)}
         broken = {
@@ -202,13 +207,13 @@ class CTranslate2Engine:
         return np.stack([np.array(step) for step in result.logits[0]]).astype(np.float32)
 
 
-def opened(what: str, path: Path, device: str, **threads: int) -> Any:
+def opened(what: str, path: Path, device: str, **settings: int) -> Any:
     """CTranslate2's own Translator or Generator over a directory."""
     needed("ctranslate2")
     import ctranslate2
 
     try:
-        return getattr(ctranslate2, what)(str(path), device=device, **threads)
+        return getattr(ctranslate2, what)(str(path), device=device, **settings)
     except (RuntimeError, ValueError) as error:
         reason = str(error).partition("\n")[0]
         if device not in ("auto", "cpu"):

@@ -89,13 +89,17 @@ class TextTranslator(ABC):
                 )
         return encoded
 
-    def as_text(self, one: Hypothesis, config: GenerationConfig) -> Translation:
-        """A hypothesis as its reader sees it, up to the first text that it was to stop at."""
-        whole = self.tokenizers.target.decode(one.ids)
-        before = cut(whole, config.stop)
-        # All that any reader may take for the end of a line, so that one line in is one line out.
-        text = " ".join((whole if before is None else before).splitlines())
-        return Translation(text, one.score, one.log_prob, one.finished)
+    def as_texts(self, found: Sequence[Sequence[Hypothesis]], config: GenerationConfig) -> list[list[Translation]]:
+        """Hypotheses as their readers see them, each up to the first text that it was to stop at."""
+        texts = iter(self.tokenizers.target.decode_batch(one.ids for best in found for one in best))
+        return [[_shown(one, next(texts), config) for one in best] for best in found]
+
+
+def _shown(one: Hypothesis, whole: str, config: GenerationConfig) -> Translation:
+    before = cut(whole, config.stop)
+    # All that any reader may take for the end of a line, so that one line in is one line out.
+    text = " ".join((whole if before is None else before).splitlines())
+    return Translation(text, one.score, one.log_prob, one.finished)
 
 
 class Engine(Protocol):
@@ -138,8 +142,8 @@ class ExportedTranslator(TextTranslator):
         ids = self.encode(texts, first)
         filled = [row for row, text in enumerate(texts) if text.strip()]
         found = self.engine.search([ids[row] for row in filled], config, [first + row for row in filled])
-        for row, best in zip(filled, found, strict=True):
-            results[row] = [self.as_text(one, config) for one in best]
+        for row, best in zip(filled, self.as_texts(found, config), strict=True):
+            results[row] = best
         return results
 
 

@@ -125,7 +125,8 @@ class LoadedTranslator(TextTranslator):
     def _job(self, job: Job, config: GenerationConfig) -> list[list[Outcome]]:
         """What `search` finds for one batch, as text."""
         sources, row_keys = job
-        return [[astuple(self.as_text(one, config)) for one in best] for best in self.search(sources, config, row_keys)]
+        found = self.as_texts(self.search(sources, config, row_keys), config)
+        return [[astuple(one) for one in best] for best in found]
 
     def search(
         self,

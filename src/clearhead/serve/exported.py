@@ -52,9 +52,9 @@ class EngineTranslator:
         wanted = [place for place in range(len(texts)) if place not in gone]
         ids = exported.tokenizers.source.encode_batch([texts[place] for place in wanted])
         found = [[Translated("", 0.0)] for _ in texts]
-        for place, best in zip(wanted, exported.engine.search(ids, config, wanted) if wanted else (), strict=True):
-            shown = (exported.as_text(one, config) for one in best)
-            found[place] = [Translated(one.text, one.score) for one in shown]
+        searched = exported.engine.search(ids, config, wanted) if wanted else []
+        for place, best in zip(wanted, exported.as_texts(searched, config), strict=True):
+            found[place] = [Translated(one.text, one.score) for one in best]
         return found
 
 

@@ -38,8 +38,8 @@ class TorchTranslator:
         loaded = leaving(self._loaded, watch)
         sources = loaded.tokenizers.source.encode_batch(texts)
         config = loaded.configured(**wishes(options, loaded.generation))
-        shown = ((loaded.as_text(one, config) for one in best) for best in loaded.search(sources, config))
-        return [[Translated(one.text, one.score) for one in best] for best in shown]
+        found = loaded.as_texts(loaded.search(sources, config), config)
+        return [[Translated(one.text, one.score) for one in best] for best in found]
 
 
 class Inspectable(Protocol):
