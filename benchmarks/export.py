@@ -1,7 +1,7 @@
 """Exports beside torch, written to RESULTS.md: `python benchmarks/export.py`.
 
-Translators are compared on Multi30k's test set; without --model, four small ones are trained first: norms before or
-after, tables tied or not. Models of other kinds, named by --other, answer what `clearhead export` asks them.
+Translators are compared on Multi30k's test set: those named by --model, and four small ones that are trained first,
+with norms before or after and tables tied or not. Models of other kinds, named by --other, answer what `clearhead export` asks them.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ OTHER_COLUMNS = (
 def main() -> None:
     """Export each model in every way, let both translate in turns, and write the figures down."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", type=Path, action="append", help="a model directory; may be repeated")
+    parser.add_argument("--model", type=Path, action="append", default=[], help="another model; may be repeated")
     parser.add_argument("--out", type=Path, default=Path("runs/export-benchmark"), help="where models are kept")
-    parser.add_argument("--train-steps", type=int, default=1000, help="steps of training each, where none is given")
+    parser.add_argument("--train-steps", type=int, default=1000, help="steps of training of each small one")
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
@@ -67,14 +67,14 @@ def main() -> None:
         )
         record("Exports of other kinds", f"{COMMAND} --other MODEL …", OTHER_COLUMNS, rows, remark)
         return
-    models = asked.model or [trained(asked.out / name, name, asked.train_steps) for name in SHAPES]
+    models = [*asked.model, *(trained(asked.out / name, name, asked.train_steps) for name in SHAPES)]
     sources, references = (sentences_of(language)[: asked.sentences] for language in ("de", "en"))
     rows = [row for model in models for row in compared(model, sources, references, asked.rounds)]
     remark = (
         f"{len(sources):,} sentences of Multi30k test_2016_flickr; {cores()} cores; speeds are medians of "
         f"{asked.rounds} rounds in turns; the start is that of `clearhead translate` with one sentence, best of 3."
     )
-    command = " ".join([COMMAND, *(f"--model {model}" for model in asked.model or [])])
+    command = " ".join([COMMAND, *(f"--model {model}" for model in asked.model), f"--train-steps {asked.train_steps}"])
     record("Exports", command, COLUMNS, rows, remark)
     settings = by_setting(models[0], sources, asked.rounds)
     record("CTranslate2, how it is called", command, ("setting", "greedy /s", "beam 5 /s"), settings)
