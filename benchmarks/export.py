@@ -1,7 +1,8 @@
 """Exports beside torch, written to RESULTS.md: `python benchmarks/export.py`.
 
 Translators are compared on Multi30k's test set: those named by --model, and four small ones that are trained first,
-with norms before or after and tables tied or not. Models of other kinds, named by --other, answer what `clearhead export` asks them.
+with norms before or after and tables tied or not. Models of other kinds, named by --other, answer what `clearhead
+export` asks them.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def trained(out: Path, name: str, steps: int) -> Path:
     """A small model that has learnt where sentences end."""
     if not (out / "model").is_dir():
         residual, tie = SHAPES[name]
-        command = [sys.executable, "-m", "clearhead", "train", "multi30k", "--out", str(out)]
+        command = [sys.executable, "-m", "clearhead", "train", "multi30k", "--out", str(out), "--processes", "2"]
         settings = (f"model.residual={residual}", f"model.tie={tie}", f"train.steps={steps}", "train.average=1")
         subprocess.run([*command, *(word for setting in settings for word in ("--set", setting))], check=True)
     return out / "model"
