@@ -23,7 +23,7 @@ from results import record
 
 from clearhead.bench.decoding import sentences_of
 from clearhead.engines.opening import cores, open_exported
-from clearhead.engines.texts import ExportedTranslator, TextTranslator
+from clearhead.engines.texts import TextTranslator
 from clearhead.errors import ClearheadError
 from clearhead.evaluate import score
 from clearhead.export.targets import TARGETS
@@ -195,9 +195,14 @@ def by_setting(model: Path, sources: Sequence[str], rounds: int) -> list[tuple[s
         directory = Path(folder) / "model"
         export(model, "ctranslate2", directory, quantize="int8", bleu_drop=100.0)
         copy = open_exported(directory)
-        tokens = copy.tokenizers.source.tokens()
-        lines = [[tokens[index] for index in ids] for ids in copy.encode(sources, 0)]
-        plain: dict[str, Callable[[int], object]] = {"ours": lambda beam: whole(copy, sources, beam)}
+        tokens, encoded = copy.tokenizers.source.tokens(), copy.encode(sources, 0)
+        lines = [[tokens[index] for index in ids] for ids in encoded]
+        plain: dict[str, Callable[[int], object]] = {
+            "ours, from text to text": lambda beam: copy.translate(sources, beam_size=beam),
+            "ours, from tokens to tokens": lambda beam: copy.engine.search(
+                encoded, copy.configured(beam_size=beam), range(len(encoded))
+            ),
+        }
         for workers, threads in ((1, cores()), (cores(), 1)):
             translator = ctranslate2.Translator(str(directory), inter_threads=workers, intra_threads=threads)
             for batch in (16, 32, 64):
@@ -216,11 +221,6 @@ def by_setting(model: Path, sources: Sequence[str], rounds: int) -> list[tuple[s
                     seconds.setdefault((name, beam), []).append(time.perf_counter() - began)
     rates = {key: len(sources) / statistics.median(found) for key, found in seconds.items()}
     return [(name, f"{rates[name, 1]:,.0f}", f"{rates[name, BEAM]:,.0f}") for name in plain]
-
-
-def whole(copy: ExportedTranslator, sources: Sequence[str], beam: int) -> list[str]:
-    """Text in, text out."""
-    return copy.translate(list(sources), beam_size=beam)
 
 
 if __name__ == "__main__":
