@@ -33,13 +33,13 @@ class Here:
 
     def __enter__(self) -> Here:
         self._thread.start()
-        assert self._ready.wait(10)
+        assert self._ready.wait(60)
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._thread.is_alive():
             self._stoppable.should_exit = True
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     def drain(self) -> None:

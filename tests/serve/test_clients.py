@@ -59,8 +59,8 @@ def test_libretranslatepy_hears_of_mistakes(libre: Any) -> None:
 
 def test_libretranslatepy_shows_its_key(locked: str) -> None:
     friend = libretranslatepy.LibreTranslateAPI(locked, KEY)
-    assert friend.translate("Hallo", "de", "en", timeout=10) == "ollaH"
-    assert friend.detect("Hallo", timeout=10) and len(friend.languages(timeout=10)) == 3
+    assert friend.translate("Hallo", "de", "en", timeout=60) == "ollaH"
+    assert friend.detect("Hallo", timeout=60) and len(friend.languages(timeout=60)) == 3
     for key, code in ((None, 400), ("another", 403)):
         stranger = libretranslatepy.LibreTranslateAPI(locked, key)
         for ask in (lambda api: api.translate("Hallo"), lambda api: api.detect("Hallo"), lambda api: api.languages()):

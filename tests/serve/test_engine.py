@@ -42,11 +42,11 @@ def task(backend: Backwards, results: int = 1) -> Translating:
     return Translating(backend, TranslateOptions(results))
 
 
-async def ask(engine: Engine, what: Any, given: list[Row[Any]], seconds: float = 5.0) -> list[Any]:
+async def ask(engine: Engine, what: Any, given: list[Row[Any]], seconds: float = 30.0) -> list[Any]:
     return await engine.answers(what, given, asyncio.get_running_loop().time() + seconds)
 
 
-async def until(condition: Callable[[], bool], seconds: float = 3.0) -> None:
+async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
     """Wait for something that is about to happen."""
     end = time.monotonic() + seconds
     while not condition():
@@ -294,5 +294,5 @@ def test_a_closed_engine_answers_all_and_takes_nobody_in(make: Make) -> None:
 
     run(check())
     started = time.monotonic()
-    engine.join(2.0)
-    assert time.monotonic() - started < 1.5
+    engine.join(60.0)
+    assert time.monotonic() - started < 30

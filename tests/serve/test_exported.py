@@ -31,7 +31,7 @@ class Engine:
     def __init__(self) -> None:
         self.now, self.most = 0, 0
         self.lock = threading.Lock()
-        self.met = threading.Barrier(2, timeout=5)
+        self.met = threading.Barrier(2, timeout=60)
 
     def check(self, config: GenerationConfig) -> None:
         if config.strategy == "sample":

@@ -223,7 +223,7 @@ def test_a_full_queue_is_a_503_at_once_in_each_apis_form(start: Start) -> None:
         for thread in threads:
             thread.start()
             waited = threading.Event()
-            for _ in range(300):
+            for _ in range(3000):
                 if translator.batches and (client.server.engine.waiting or thread is threads[0]):  # type: ignore[attr-defined]
                     break
                 waited.wait(0.01)

@@ -56,7 +56,7 @@ def open_page(browser: Any, server: Process) -> Iterator[Open]:
         context = browser.new_context(viewport={"width": width, "height": height}, **{"locale": "en-GB", **settings})
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(60_000)
         page.on("request", requested)
         page.on("console", lambda said: said.type in ("error", "warning") and wrong.append(said.text))
         page.on("pageerror", lambda error: wrong.append(str(error)))
