@@ -29,6 +29,7 @@ CONFIGS: list[dict[str, Any]] = [
     {"strategy": "beam", "beam_size": 3, "nbest": 3},
     {"strategy": "beam", "beam_size": 5, "length_penalty": 0.0, "nbest": 2},
     {"strategy": "beam", "beam_size": 4, "length_penalty": -1.0, "loop_guard": False},
+    {"strategy": "beam", "beam_size": 3, "patience": 2.0, "nbest": 3},
     {"strategy": "beam", "beam_size": 4, "length_penalty": 2.0, "min_len": 4, "no_repeat_ngram": 3},
     {"strategy": "sample", "seed": 3},
     {"strategy": "sample", "nbest": 3, "temperature": 2.0, "seed": 2**40},

@@ -85,6 +85,7 @@ def test_a_thousand_sentences_in_four_shapes_come_out_as_from_torch(residual: st
         {"loop_guard": False, "max_len_ratio": 0.5, "max_len_extra": 2},
         {"min_len": 9, "max_len_ratio": 0.2, "max_len_extra": 3},
         {"length_penalty": 0.0},
+        {"patience": 2.0},
     ],
     ids=str,
 )

@@ -39,7 +39,9 @@ def test_a_beam_as_large_as_the_space_finds_the_best(toy: Any, penalty: float, n
         assert [one.score for one in hypotheses] == pytest.approx([score for score, _ in expected], abs=1e-5)
 
 
-def beam_by_definition(model: Any, row: int, size: int, max_len: int, penalty: float) -> list[tuple[float, list[int]]]:
+def beam_by_definition(
+    model: Any, row: int, size: int, max_len: int, penalty: float, enough: int
+) -> list[tuple[float, list[int]]]:
     """Finished sequences with their scores, best first: one path at a time, no cache, no early stop but by number."""
     live: list[tuple[float, list[int]]] = [(0.0, [])]
     done, guide = [], [0, 0]
@@ -52,24 +54,25 @@ def beam_by_definition(model: Any, row: int, size: int, max_len: int, penalty: f
             likeliest = max(words, key=lambda token: log_probs[token])
             grown += [(total + log_probs[token], [*ids, token], is_guide and token == likeliest) for token in words]
         grown.sort(key=lambda one: -one[0])
-        is_open = len(done) < size
+        is_open = len(done) < enough
         ends = [one for place, one in enumerate(grown) if one[1][-1] == EOS and (one[2] or (is_open and place < size))]
         done += [(total / (length + 1) ** penalty, ids[:-1]) for total, ids, _ in ends]
         going_on = [one for one in grown if one[1][-1] != EOS]
-        kept = [one for place, one in enumerate(going_on) if one[2] or (len(done) < size and place < size)]
+        kept = [one for place, one in enumerate(going_on) if one[2] or (len(done) < enough and place < size)]
         guide = next(([0, 0, *ids] for _, ids, is_guide in kept if is_guide), [])
         live = [(total, ids) for total, ids, _ in kept]
     return sorted(done, reverse=True)
 
 
 @PENALTIES
-@pytest.mark.parametrize("size", [2, 3, 5])
-def test_a_beam_equals_its_definition(toy: Any, penalty: float, size: int) -> None:
+@pytest.mark.parametrize(("size", "patience"), [(2, 1.0), (3, 1.0), (5, 1.0), (2, 2.0), (3, 1.7)])
+def test_a_beam_equals_its_definition(toy: Any, penalty: float, size: int, patience: float) -> None:
     model = toy(num_rows=15, vocab=10)
     model.table[..., EOS] += 1.5
-    results = model.run(GenerationConfig(beam_size=size, length_penalty=penalty, loop_guard=False), max_lens=[7] * 15)
+    config = GenerationConfig(beam_size=size, length_penalty=penalty, patience=patience, loop_guard=False)
+    results = model.run(config, max_lens=[7] * 15)
     for row, (found,) in enumerate(results):
-        score, ids = beam_by_definition(model, row, size, 7, penalty)[0]
+        score, ids = beam_by_definition(model, row, size, 7, penalty, round(size * patience))[0]
         assert list(found.ids) == ids
         assert found.score == pytest.approx(score, abs=1e-5)
 
@@ -116,6 +119,14 @@ def test_the_greedy_path_goes_on_outside_a_beam_that_dropped_it(toy: Any) -> Non
     toy(num_rows=50, vocab=12).run(GenerationConfig(beam_size=3), watch=seen.append)
     widths = {int(count) for choice in seen for count in choice.origin.bincount()}
     assert max(widths) == 3 + 1
+
+
+def test_patience_never_finds_less(toy: Any) -> None:
+    model = toy(num_rows=200, vocab=12, sharpness=2.0)
+    found = [model.run(GenerationConfig(beam_size=3, patience=patience)) for patience in (1.0, 2.0, 4.0)]
+    for few, more in itertools.pairwise(found):
+        assert all(one.score <= other.score + 1e-9 for (one,), (other,) in zip(few, more, strict=True))
+    assert found[0] != found[1]
 
 
 def test_a_larger_beam_scores_better_on_the_whole(toy: Any) -> None:

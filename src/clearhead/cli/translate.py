@@ -39,6 +39,7 @@ def translate(
     top_p: float | None = None,
     seed: int | None = None,
     length_penalty: float | None = None,
+    patience: float | None = None,
     min_len: int | None = None,
     max_len: int | None = None,
     no_repeat_ngram: int | None = None,
@@ -86,6 +87,8 @@ def translate(
         Sampling: the same seed gives the same result.
     length_penalty
         Above 1 favours long translations, below 1 short ones.
+    patience
+        Search until this many times as many translations are finished as the beam is wide; 2 finds better ones.
     min_len
         Fewest tokens of a translation.
     max_len
@@ -99,7 +102,7 @@ def translate(
         raise UsageError("give texts or --input, not both")
     wished: dict[str, Any] = {
         "beam_size": beam, "nbest": nbest, "temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed,
-        "length_penalty": length_penalty, "min_len": min_len, "max_len": max_len,
+        "length_penalty": length_penalty, "patience": patience, "min_len": min_len, "max_len": max_len,
         "no_repeat_ngram": no_repeat_ngram, "loop_guard": loop_guard,
     }  # fmt: skip
     options = {name: value for name, value in wished.items() if value is not None}

@@ -67,7 +67,7 @@ def _rank(paths: Paths, log_probs: Floats, beam_size: int) -> Candidates:
 
 def _choose(search: Search, pool: Pool, candidates: Candidates) -> tuple[Flags, Flags]:
     beam_size, origin = search.config.beam_size, candidates.origin
-    is_open = pool.count[origin] < beam_size
+    is_open = pool.count[origin] < search.config.enough
     is_end = candidates.token == EOS_ID
     among_all = _count_before(np.ones_like(is_end), origin) < beam_size
     among_going_on = _count_before(~is_end, origin) < beam_size
@@ -87,5 +87,5 @@ def _may_win(search: Search, pool: Pool, candidates: Candidates, length: int) ->
     penalty = search.config.length_penalty
     soonest = candidates.total / float(length + 1) ** penalty
     latest = candidates.total / (search.max_lens[candidates.origin] + 1).astype(np.float64) ** penalty
-    is_open = pool.count[candidates.origin] < search.config.beam_size
+    is_open = pool.count[candidates.origin] < search.config.enough
     return (is_open | candidates.is_greedy) & (np.maximum(soonest, latest) > pool.bar[candidates.origin])

@@ -107,6 +107,7 @@ class CTranslate2Engine:
         return self._translator.translate_batch(
             batch,
             beam_size=config.beam_size if config.strategy == "beam" else 1,
+            patience=config.patience,
             num_hypotheses=config.nbest,
             length_penalty=config.length_penalty,
             # One more for </s>; what has none then was cut.

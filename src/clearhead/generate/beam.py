@@ -82,7 +82,7 @@ def _choose(
 ) -> tuple[Bool[Tensor, "candidates"], Bool[Tensor, "candidates"]]:
     """Which end now and which may go on; an end counts only if it is among the `beam_size` best of all."""
     beam_size, origin = search.config.beam_size, candidates.origin
-    is_open = pool.count[origin] < beam_size
+    is_open = pool.count[origin] < search.config.enough
     is_end = candidates.token == search.eos_id
     among_all = _count_before(torch.ones_like(is_end), origin) < beam_size
     among_going_on = _count_before(~is_end, origin) < beam_size
@@ -102,11 +102,11 @@ def _count_before(flags: Bool[Tensor, "candidates"], origin: Int[Tensor, "candid
 def _may_win(search: Search, pool: Pool, candidates: Candidates, length: int) -> Bool[Tensor, "candidates"]:
     """True where a path of this length can still come to be among the `nbest` of its input row.
 
-    A row stops when `beam_size` of its paths are finished, but for its greedy path. A path's log-probability only
-    falls, and its score changes in one direction with its length: the soonest and the latest end bound what is to come.
+    A row stops when `enough` of its paths are finished, but for its greedy path. A path's log-probability only falls,
+    and its score changes in one direction with its length: the soonest and the latest end bound what is to come.
     """
     penalty = search.config.length_penalty
     soonest = candidates.total / (length + 1) ** penalty
     latest = candidates.total / (search.max_lens[candidates.origin] + 1).double() ** penalty
-    is_open = pool.count[candidates.origin] < search.config.beam_size
+    is_open = pool.count[candidates.origin] < search.config.enough
     return (is_open | candidates.is_greedy) & (torch.maximum(soonest, latest) > pool.bar[candidates.origin])

@@ -20,6 +20,9 @@ class GenerationConfig(Record):
     """How the next token is chosen: greedy, beam or sample."""
     beam_size: int = Field(5, ge=1)
     """Hypotheses kept side by side by beam search; 1 is greedy."""
+    patience: float = Field(1.0, ge=1, le=10)
+    """Beam search: an input is decided when beam_size · patience of its hypotheses are finished; more finds better ones
+    and takes longer (Kasai et al. 2022, arXiv 2204.05424)."""
     nbest: int = Field(1, ge=1)
     """Results for each input, best first: the best hypotheses of a beam, or that many samples without doubles."""
     length_penalty: float = Field(1.0, ge=-4, le=4)
@@ -66,6 +69,15 @@ class GenerationConfig(Record):
         if self.max_len is not None and self.min_len > self.max_len:
             raise ValueError(f"min_len = {self.min_len} is more than max_len = {self.max_len}")
         return self
+
+    @property
+    def enough(self) -> int:
+        """How many finished hypotheses of one input end a beam search.
+
+        >>> GenerationConfig(beam_size=5).enough, GenerationConfig(beam_size=5, patience=1.5).enough
+        (5, 8)
+        """
+        return round(self.beam_size * self.patience)
 
     @property
     def hypotheses(self) -> int:
