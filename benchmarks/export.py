@@ -202,6 +202,9 @@ def by_setting(model: Path, sources: Sequence[str], rounds: int) -> list[tuple[s
             "ours, from tokens to tokens": lambda beam: copy.engine.search(
                 encoded, copy.configured(beam_size=beam), range(len(encoded))
             ),
+            "the same without the guard against loops": lambda beam: copy.engine.search(
+                encoded, copy.configured(beam_size=beam, loop_guard=False), range(len(encoded))
+            ),
         }
         for workers, threads in ((1, cores()), (cores(), 1)):
             translator = ctranslate2.Translator(str(directory), inter_threads=workers, intra_threads=threads)
