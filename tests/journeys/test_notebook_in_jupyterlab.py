@@ -125,8 +125,10 @@ def test_a_cell_shows_the_view_and_the_saved_notebook_keeps_it(lab: str, tmp_pat
         page.keyboard.press("Control+s")
         saved = tmp_path / "notebooks" / "look.ipynb"
         outputs: list[Any] = []
-        for _ in range(300):
-            outputs = json.loads(saved.read_text(encoding="utf-8"))["cells"][0]["outputs"]
+        for _ in range(600):
+            # While it is being written the file may be empty, or half there.
+            with contextlib.suppress(json.JSONDecodeError):
+                outputs = json.loads(saved.read_text(encoding="utf-8"))["cells"][0]["outputs"]
             if outputs:
                 break
             page.wait_for_timeout(100)
