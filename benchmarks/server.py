@@ -1,4 +1,4 @@
-"""The server under load, written to RESULTS.md: `python benchmarks/server.py --model runs/multi30k`.
+"""The server under load, written to RESULTS.md: `python benchmarks/server.py --texts test.de --lines 3`.
 
 Capacity; eight times that from 64 clients; dropped streams (with --writer); SIGTERM under 32 clients, again and again;
 a soak. `--overload-seconds 5 --drops 20 --stops 2 --soak-minutes 0.2` is a short form.
@@ -25,9 +25,10 @@ from results import record
 
 from clearhead.bench.load import Client, Outcome, Request, drop_streams, flood
 from clearhead.data.numbers import spell
+from clearhead.run.built_in import default_model
 
 Row = tuple[str, str]
-CONNECTIONS = 4
+CONNECTIONS = 16
 """Of each client under overload: one that waits for each answer before it asks again cannot ask for too much."""
 
 
@@ -39,6 +40,7 @@ def main() -> None:
     parser.add_argument(
         "--texts", type=Path, help="texts to translate, one a line; German number words if none is given"
     )
+    parser.add_argument("--lines", type=int, default=1, help="how many of them make a request")
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--capacity-seconds", type=float, default=10)
     parser.add_argument("--overload-seconds", type=float, default=60)
@@ -46,8 +48,8 @@ def main() -> None:
     parser.add_argument("--stops", type=int, default=20)
     parser.add_argument("--soak-minutes", type=float, default=10)
     asked = parser.parse_args()
-    requests = _requests(asked.texts)
-    models = [path for path in (asked.model, asked.writer) if path is not None]
+    requests = _requests(asked.texts, asked.lines)
+    models = [asked.model or default_model(), *([asked.writer] if asked.writer else [])]
     with serving(models, asked.engine) as (process, address):
         rows: list[Row] = [("engine", asyncio.run(_engine(address)))]
         capacity = asyncio.run(flood(address, requests, clients=16, seconds=asked.capacity_seconds))
@@ -69,8 +71,10 @@ def _overload(address: str, requests: Sequence[Request], capacity: Outcome, seco
     found = asyncio.run(flood(address, requests, clients=lines, seconds=seconds, rate=8 * capacity.rate))
     answers = ", ".join(f"{count:,} × {status}" for status, count in sorted(found.statuses.items()))
     waits = f"{_longest(found.times)}, {_longest(found.refused_times)}"
+    came = found.statuses.total() / seconds
     return [
         (f"eight times that for {seconds:g} s from 64 clients, {CONNECTIONS} connections each: answers", answers),
+        ("the same: requests a second that came", f"{came:.0f}, {came / capacity.rate:.1f} × the capacity"),
         ("the same: connections lost, refusals without Retry-After", f"{len(found.lost)}, {found.without_advice}"),
         ("the same: longest wait of the accepted, of the refused", waits),
     ]
@@ -173,13 +177,15 @@ def serving(models: Sequence[Path], engine: str) -> Iterator[tuple[subprocess.Po
         process.wait(60)
 
 
-def _requests(texts: Path | None) -> list[Request]:
+def _requests(texts: Path | None, together: int) -> list[Request]:
     lines = (
         texts.read_text(encoding="utf-8").split("\n")[:1000]
         if texts
         else [spell(number, "de") for number in range(1, 999)]
     )
-    return [Request("/translate", {"q": line, "source": "de", "target": "en"}) for line in lines if line]
+    lines = [line for line in lines if line]
+    asked = [" ".join(lines[first : first + together]) for first in range(0, len(lines), together)]
+    return [Request("/translate", {"q": text, "source": "de", "target": "en"}) for text in asked]
 
 
 def _memory(process: int) -> float:

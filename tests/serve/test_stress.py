@@ -155,6 +155,26 @@ def test_connections_that_do_not_come_to_the_point_are_closed(monkeypatch: pytes
         asyncio.run(check())
 
 
+def test_a_connection_too_many_is_told_to_come_again_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "MOST_CONNECTIONS", 2)
+    with Here(backwards()) as server:
+
+        async def check() -> None:
+            async with Client(server.address) as first, Client(server.address) as second:
+                assert [(await client.ask(TRANSLATE))[0] for client in (first, second)] == [200, 200]
+                status, headers, body = await ask(server.address, TRANSLATE)
+                assert status == 503 and b"busy" in body
+                assert headers["retry-after"] == "1" and headers["connection"] == "close"
+                status, headers, _ = await ask(server.address, Request("/livez"))
+                assert status == 200 and headers["connection"] == "close", "whoever watches the server is heard"
+                assert (await first.ask(TRANSLATE))[0] == 200
+
+        asyncio.run(check())
+        # When others have hung up, there is room again.
+        with patient(lambda: asyncio.run(ask(server.address, TRANSLATE))[0] == 200, 20.0):
+            pass
+
+
 def test_what_is_no_http_is_answered_and_harms_nobody() -> None:
     with Here(backwards()) as server:
         port = int(server.address.rpartition(":")[2])

@@ -1,8 +1,9 @@
 """What every request passes before its route, and every answer after it.
 
-In this order: is the server known by this name, does the request come from a page of ours, does its sender ask too
-often, has he a key, is the body small enough. Afterwards: headers that keep browsers safe, counts, and the connection
-is closed if the server is about to stop. A route needs nothing of its own for any of this, so none can forget it.
+In this order: is the server known by this name, does the request come from a page of ours, is there a connection too
+many, does its sender ask too often, has he a key, is the body small enough. Afterwards: headers that keep browsers
+safe, counts, and the connection is closed if the server is about to stop. A route needs nothing of its own for any of
+this, so none can forget it.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from clearhead.serve.bounds import Bounds
 from clearhead.serve.keys import Keys, key_in_headers
 from clearhead.serve.metrics import Metrics
 from clearhead.serve.rates import Rates, neighbourhood
-from clearhead.serve.refusals import INVALID_KEY, MISSING_KEY, Refusal, is_openai, of_error
+from clearhead.serve.refusals import INVALID_KEY, MISSING_KEY, Refusal, is_openai, of_error, overloaded
 
 OPEN = ("/health", "/livez", "/readyz")
 """Routes that anybody may ask, however often."""
 KEY_IN_BODY = ("/translate", "/detect", "/languages", "/frontend/settings", "/suggest", "/translate_file")
 """LibreTranslate's routes: its clients send their key as a field of the body."""
+CROWDED = "crowded"
+"""In the state of a request: it came on one connection too many, which is closed after the answer."""
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 SAFE = {
@@ -113,6 +116,8 @@ class Gate:
         path = scope["path"]
         if path in OPEN or scope["method"] == "OPTIONS":
             return None
+        if CROWDED in scope["state"]:
+            return "connections", overloaded(1)
         client = scope.get("client")
         address = neighbourhood(client[0]) if client else "nobody"
         if wait := self._rates.wait(f"address {address}"):
@@ -155,7 +160,8 @@ class Gate:
 
     def _headers(self, scope: Scope) -> dict[str, str]:
         """What every answer to a request carries."""
-        extra = {"Connection": "close"} if self._policy.is_draining else {}
+        ends = self._policy.is_draining or CROWDED in scope["state"]
+        extra = {"Connection": "close"} if ends else {}
         origin = Headers(scope=scope).get("origin")
         if origin is None or not self._allows(origin):
             return {**SAFE, **extra}

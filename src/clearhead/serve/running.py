@@ -19,13 +19,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from clearhead.errors import UnavailableError
 from clearhead.serve.app import Application
+from clearhead.serve.gate import CROWDED
 
 LINGER = 0.5
 """Seconds for which new requests are still taken after the server was told to stop: those on their way arrive."""
 PATIENCE = 30.0
 """Seconds within which a client that has connected must have sent the head of a request."""
 MOST_CONNECTIONS = 1_000
-"""Open at once; a request on a further one is refused."""
+"""Open at once; the gate refuses what is asked on a further one."""
 MARGIN = 3.0
 """Seconds that answers, among them those that say that there is none, have to go out in the end."""
 
@@ -57,6 +58,8 @@ class Impatient(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request."""
         super().connection_made(transport)
+        if len(self.connections) > MOST_CONNECTIONS:
+            self.app_state = {**self.app_state, CROWDED: True}
         self._wait()
 
     def on_response_complete(self) -> None:
@@ -92,7 +95,6 @@ def _config(application: Application) -> uvicorn.Config:
         server_header=False,
         proxy_headers=False,
         backlog=2048,
-        limit_concurrency=MOST_CONNECTIONS,
         timeout_keep_alive=15,
         timeout_graceful_shutdown=max(1, round(application.server.bounds.drain + MARGIN)),
     )
