@@ -60,6 +60,7 @@ def main() -> None:
     parser.add_argument(
         "--other", type=Path, action="append", help="a model directory of another kind; may be repeated"
     )
+    parser.add_argument("--settings", action="store_true", help="only: how CTranslate2 is called, with the first model")
     asked = parser.parse_args()
     if asked.other:
         rows = [row for model in asked.other for row in compared_kind(model, asked.rounds)]
@@ -70,15 +71,17 @@ def main() -> None:
         return
     models = [*asked.model, *(trained(asked.out / name, name, asked.train_steps) for name in SHAPES)]
     sources, references = (sentences_of(language)[: asked.sentences] for language in ("de", "en"))
+    command = " ".join([COMMAND, *(f"--model {model}" for model in asked.model), f"--train-steps {asked.train_steps}"])
+    if asked.settings:
+        record_settings(f"{command} --settings --rounds {asked.rounds}", models[0], sources, asked.rounds)
+        return
     rows = [row for model in models for row in compared(model, sources, references, asked.rounds)]
     remark = (
         f"{len(sources):,} sentences of Multi30k test_2016_flickr; {cores()} cores; speeds are medians of "
         f"{asked.rounds} rounds in turns; the start is that of `clearhead translate` with one sentence, best of 3."
     )
-    command = " ".join([COMMAND, *(f"--model {model}" for model in asked.model), f"--train-steps {asked.train_steps}"])
     record("Exports", command, COLUMNS, rows, remark)
-    settings = by_setting(models[0], sources, asked.rounds)
-    record("CTranslate2, how it is called", command, ("setting", "greedy /s", "beam 5 /s"), settings)
+    record_settings(command, models[0], sources, asked.rounds)
 
 
 def trained(out: Path, name: str, steps: int) -> Path:
@@ -185,6 +188,14 @@ def start(model: Path, text: str) -> float:
         subprocess.run([*command, "translate", "--model", str(model), text], check=True, capture_output=True)
         seconds.append(time.perf_counter() - began)
     return min(seconds)
+
+
+def record_settings(command: str, model: Path, sources: Sequence[str], rounds: int) -> None:
+    """Write down how fast CTranslate2 is by the way it is called."""
+    settings = by_setting(model, sources, rounds)
+    record("CTranslate2, how it is called", command, ("setting", "greedy /s", "beam 5 /s"), settings)
+    for row in settings:
+        print(*row, sep="  ")
 
 
 def by_setting(model: Path, sources: Sequence[str], rounds: int) -> list[tuple[str, ...]]:

@@ -6,6 +6,7 @@ only on the texts whose translations broke it, in a second round, and their scor
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,37 +76,23 @@ class CTranslate2Engine:
         ]
         order = sorted(range(len(rows)), key=lambda place: len(rows[place].ids), reverse=True)
         size = BATCH if config.strategy == "beam" else GREEDY_BATCH
-        answers = []
-        for start in range(0, len(order), size):
-            batch = [rows[place] for place in order[start : start + size]]
-            answers += self._ask([row.tokens for row in batch], config, max(row.max_len for row in batch))
-        said = {place: self._heard(answer) for place, answer in zip(order, answers, strict=True)}
-        broken = {
-            place: every
-            for place, every in said.items()
-            if any(self._breaks_a_rule(ids, rows[place], config) for ids, _ in every)
-        }
-        if broken:
-            said |= self._by_the_rules(rows, broken, config)
+        batches = [order[start : start + size] for start in range(0, len(order), size)]
+        said, broken = self._said(rows, batches, config)
         # Where something was forbidden, scores are to be measured.
-        afresh = said if config.no_repeat_ngram or config.min_len > 1 else broken
+        afresh = said.keys() if config.no_repeat_ngram or config.min_len > 1 else broken
         found = self._measured([(place, rows[place], ids) for place in afresh for ids, _ in said[place]], config)
         for place in said.keys() - found.keys():
             found[place] = [_scored(ids, score, config) for ids, score in said[place]]
         return [ranked(found[place])[: config.nbest] for place in range(len(rows))]
 
     def _ask(
-        self,
-        batch: list[list[str]],
-        config: GenerationConfig,
-        max_len: int,
-        *,
-        forbidden: list[list[str]] | None = None,
+        self, rows: Sequence[Row], config: GenerationConfig, forbidden: list[list[str]] | None = None
     ) -> list[Any]:
         """Promises of translations; with `forbidden` phrases, all our rules are imposed."""
         strict = forbidden is not None
+        max_len = max(row.max_len for row in rows)
         return self._translator.translate_batch(
-            batch,
+            [row.tokens for row in rows],
             beam_size=config.beam_size if config.strategy == "beam" else 1,
             patience=config.patience,
             num_hypotheses=config.nbest,
@@ -129,53 +116,41 @@ class CTranslate2Engine:
 
     # Our rules -------------------------------------------------------------------------------------------------------
 
-    def _by_the_rules(
-        self, rows: Sequence[Row], broken: dict[int, list[Said]], config: GenerationConfig
-    ) -> dict[int, list[Said]]:
-        """What is said when the rules are imposed; where it runs in circles, once more without that phrase."""
-        done: dict[int, list[Said]] = {}
-        phrases: dict[int, list[list[str]]] = {place: [] for place in broken}
-        for _ in range(MOST_ROUNDS):
-            for place, said in broken.items():
-                loops = [loop for ids, _ in said if (loop := self._loop(ids, rows[place], config)) is not None]
-                phrases[place] += [[self._target[index] for index in loop] for loop in loops]
-            done |= self._asked_again(rows, {place: phrases[place] for place in broken}, config)
-            broken = {
-                place: done[place]
-                for place in broken
-                if any(self._loop(ids, rows[place], config) is not None for ids, _ in done[place])
-            }
-            if not broken:
-                break
-        return done
+    def _said(
+        self, rows: Sequence[Row], batches: Sequence[Sequence[int]], config: GenerationConfig
+    ) -> tuple[dict[int, list[Said]], set[int]]:
+        """What is said of each row, and where the rules had to be imposed.
 
-    def _asked_again(
-        self, rows: Sequence[Row], phrases: dict[int, list[list[str]]], config: GenerationConfig
-    ) -> dict[int, list[Said]]:
-        """Translations by the rules, without some phrases; rows that have the same limits go together."""
-        groups: dict[tuple[int, str], list[int]] = {}
-        for place, forbidden in phrases.items():
-            groups.setdefault((rows[place].max_len, repr(forbidden)), []).append(place)
-        asked: list[tuple[int, Any]] = []
-        for (limit, _), places in groups.items():
-            tokens = [rows[place].tokens for place in places]
-            asked += zip(places, self._ask(tokens, config, limit, forbidden=phrases[places[0]]), strict=True)
-        return {place: self._heard(answer) for place, answer in asked}
+        Where it runs in circles even then, the row is asked once more without that phrase. A row is asked again as soon
+        as it is heard: it waits for those that have not been asked yet, but not for others that are asked again.
+        """
+        said: dict[int, list[Said]] = {}
+        phrases: dict[int, list[list[str]]] = {}
+        asked = deque((0, batch, self._ask([rows[place] for place in batch], config)) for batch in batches)
+        while asked:
+            number, places, answers = asked.popleft()
+            said |= {place: self._heard(answer) for place, answer in zip(places, answers, strict=True)}
+            # Rows that have the same limits and phrases go together.
+            groups: dict[tuple[int, str], list[int]] = {}
+            for place in places if number < MOST_ROUNDS else ():
+                loops = self._loops(said[place], rows[place], config)
+                if loops or (number == 0 and _breaks_a_rule(said[place], rows[place], config)):
+                    phrases[place] = phrases.get(place, []) + loops
+                    groups.setdefault((rows[place].max_len, repr(phrases[place])), []).append(place)
+            for group in groups.values():
+                promised = self._ask([rows[place] for place in group], config, phrases[group[0]])
+                asked.append((number + 1, group, promised))
+        return said, set(phrases)
 
-    def _breaks_a_rule(self, ids: list[int], row: Row, config: GenerationConfig) -> bool:
-        length = len(ids) - (ids[-1:] == [EOS_ID])
-        return (
-            length > row.max_len
-            or length < min(config.min_len, row.max_len)
-            or not FORBIDDEN.isdisjoint(ids)
-            or self._loop(ids, row, config) is not None
-        )
-
-    def _loop(self, ids: list[int], row: Row, config: GenerationConfig) -> list[int] | None:
+    def _loops(self, said: Sequence[Said], row: Row, config: GenerationConfig) -> list[list[str]]:
+        """The phrases that translations of a row say over and over."""
         # In a loop some token comes three times: few texts get past here.
-        if not config.loop_guard or len(ids) - len(set(ids)) < MAX_REPEATS:
-            return None
-        return first_loop(ids, max(count_repeats(row.ids), MAX_REPEATS), self._span)
+        suspects = [ids for ids, _ in said if len(ids) - len(set(ids)) >= MAX_REPEATS]
+        if not (config.loop_guard and suspects):
+            return []
+        repeats = max(count_repeats(row.ids), MAX_REPEATS)
+        loops = [loop for ids in suspects if (loop := first_loop(ids, repeats, self._span)) is not None]
+        return [[self._target[index] for index in loop] for loop in loops]
 
     def _measured(
         self, said: Sequence[tuple[int, Row, list[int]]], config: GenerationConfig
@@ -227,6 +202,13 @@ def _scored(ids: list[int], score: float, config: GenerationConfig) -> Hypothesi
     total = score * max(len(ids), 1) ** config.length_penalty
     finished = ids[-1:] == [EOS_ID]
     return Hypothesis(tuple(ids[:-1] if finished else ids), total, score, (), finished)
+
+
+def _breaks_a_rule(said: Sequence[Said], row: Row, config: GenerationConfig) -> bool:
+    """Whether a translation is too long, too short, or holds what none may."""
+    lengths = [len(ids) - (ids[-1:] == [EOS_ID]) for ids, _ in said]
+    is_in_bounds = min(config.min_len, row.max_len) <= min(lengths) and max(lengths) <= row.max_len
+    return not is_in_bounds or any(not FORBIDDEN.isdisjoint(ids) for ids, _ in said)
 
 
 def first_loop(ids: Sequence[int], repeats: int, span: int) -> list[int] | None:
