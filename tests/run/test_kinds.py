@@ -27,7 +27,7 @@ from clearhead.run.translating import LoadedTranslator
 from clearhead.run.using import load_as
 from clearhead.storage import SUMS
 from clearhead.training.events import Finished, Noted, Progress, Validated
-from clearhead.training.optimizers import rate_shares
+from clearhead.training.optimizers import OPTIMIZERS, rate_shares
 
 __all__ = ["made_up_kind"]
 pytestmark = pytest.mark.usefixtures("made_up_kind", "unchecked")
@@ -234,11 +234,14 @@ def test_what_is_new_is_named_and_what_must_fit_is_refused_if_it_does_not(tmp_pa
 # Rates by layer ------------------------------------------------------------------------------------------------------
 
 
-def test_layers_near_the_input_learn_more_slowly() -> None:
-    run = assembled(resolve(TREE, ["model.num_layers=2", "train.layer_decay=0.5", "train.optimizer='adamw'"]))
-    shares = rate_shares(run.model, 0.5)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("tables", [1.0, 0.25])
+def test_layers_near_the_input_learn_more_slowly(optimizer: str, tables: float) -> None:
+    settings = ["model.num_layers=2", "train.layer_decay=0.5", f"train.optimizer='{optimizer}'"]
+    run = assembled(resolve(TREE, [*settings, f"train.table_rate={tables}"]))
+    shares = rate_shares(run.model, 0.5, tables)
     found = {name: shares[parameter] for name, parameter in run.model.named_parameters()}
-    assert found["embedding.weight"] == 0.5**3
+    assert found["embedding.weight"] == tables * 0.5**3
     assert {share for name, share in found.items() if ".blocks.0." in name} == {0.5**2}
     assert {share for name, share in found.items() if ".blocks.1." in name} == {0.5}
     assert {found[name] for name in ("head.weight", "head.bias", "encoder.final_norm.weight")} == {1.0}
@@ -250,5 +253,3 @@ def test_layers_near_the_input_learn_more_slowly() -> None:
 
 def test_without_a_decay_there_is_one_rate_and_one_group(tmp_path: Path) -> None:
     assert len(assembled(configured(tmp_path)).loop.optimizer.param_groups) == 1
-    with pytest.raises(ConfigError, match="muon moves all layers together"):
-        configured(tmp_path, optimizer="muon", layer_decay=0.9)

@@ -43,12 +43,17 @@ def adamw(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, te
 
 def muon(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, team: Team = SOLO) -> Optimizer:
     """Muon for the matrices inside the layers, AdamW for embeddings, output, norms and biases."""
-    tables = {id(table.weight) for table in model.modules() if isinstance(table, TokenEmbedding | OutputLayer)}
+    tables = _tables(model)
     trained = [p for p in model.parameters() if p.requires_grad]
     matrices = [p for p in trained if p.ndim == 2 and id(p) not in tables]
     inside = {id(p) for p in matrices}
     others = [p for p in trained if id(p) not in inside]
     return Muon(matrices, others, betas=betas, eps=eps, weight_decay=weight_decay, team=team)
+
+
+def _tables(model: nn.Module) -> set[int]:
+    """The identities of what has a row for each token of a vocabulary."""
+    return {id(table.weight) for table in model.modules() if isinstance(table, TokenEmbedding | OutputLayer)}
 
 
 MOMENTUM = 0.95
@@ -72,25 +77,32 @@ class Muon(Optimizer):
         weight_decay: float,
         team: Team = SOLO,
     ) -> None:
-        super().__init__([{"params": list(matrices)}], {"lr": 0.0, "weight_decay": weight_decay})
+        super().__init__(
+            [{"params": list(matrices), "orthogonal": True}], {"lr": 0.0, "weight_decay": weight_decay}
+        )
         self._adam = torch.optim.AdamW(list(others), lr=0.0, betas=betas, eps=eps, weight_decay=0.0, fused=True)
         self._team = team
         # One memory and one list of groups, so that schedules and checkpoints see a single optimizer.
         self._adam.state = self.state
-        self._matrices = self.param_groups[0]
-        self.param_groups = [self._matrices, *self._adam.param_groups]
+        self.param_groups += self._adam.param_groups
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Move every parameter that has a gradient."""
         assert closure is None
-        matrices = [p for p in self._matrices["params"] if p.grad is not None]
-        if matrices:
-            rate = self._matrices["lr"]
-            if self._matrices["weight_decay"]:
-                torch._foreach_mul_(matrices, 1 - rate * self._matrices["weight_decay"])
-            for matrix, update in zip(matrices, self._updates(matrices), strict=True):
+        rates = {
+            p: (group["lr"], group["weight_decay"])
+            for group in self.param_groups
+            if "orthogonal" in group
+            for p in group["params"]
+            if p.grad is not None
+        }
+        if rates:
+            for (matrix, (rate, decay)), update in zip(rates.items(), self._updates(list(rates)), strict=True):
+                if decay:
+                    matrix.mul_(1 - rate * decay)
                 matrix.add_(update, alpha=-rate * 0.2 * math.sqrt(max(matrix.shape)))
+        self._adam.param_groups = [group for group in self.param_groups if "orthogonal" not in group]
         self._adam.step()
 
     def _updates(self, matrices: list[Tensor]) -> list[Tensor]:
@@ -155,8 +167,8 @@ def make_optimizer(model: nn.Module, settings: TrainConfig, team: Team = SOLO) -
         weight_decay=settings.weight_decay,
         team=team,
     )
-    if settings.layer_decay != 1.0:
-        shares = rate_shares(model, settings.layer_decay)
+    if settings.layer_decay != 1.0 or settings.table_rate != 1.0:
+        shares = rate_shares(model, settings.layer_decay, settings.table_rate)
         optimizer.param_groups = [part for group in optimizer.param_groups for part in _by_share(group, shares)]
     return optimizer
 
@@ -167,11 +179,12 @@ def set_rate(optimizer: Optimizer, rate: float) -> None:
         group["lr"] = rate * group.get("share", 1.0)
 
 
-def rate_shares(model: nn.Module, decay: float) -> dict[Tensor, float]:
+def rate_shares(model: nn.Module, decay: float, tables: float = 1.0) -> dict[Tensor, float]:
     """Which part of the learning rate each parameter is trained with: the nearer to the input, the less.
 
     Block i of n, counted from 0, has decay ** (n - i), and what embeds the input decay ** (n + 1), as in BEiT
-    (Bao et al. 2021); a table that is also the output layer counts as an embedding. All others have the whole.
+    (Bao et al. 2021); a table that is also the output layer counts as an embedding. All others have the whole. What is
+    left to a table with an entry for each token is multiplied by `tables`.
     """
     shares: dict[Tensor, float] = dict.fromkeys(model.parameters(), 1.0)
     deepest = 0
@@ -183,7 +196,8 @@ def rate_shares(model: nn.Module, decay: float) -> dict[Tensor, float]:
     for path, module in model.named_modules():
         if isinstance(module, TokenEmbedding | Positions) or path.endswith("embedding"):
             shares |= dict.fromkeys(module.parameters(), decay ** (deepest + 1))
-    return shares
+    rows = _tables(model)
+    return {parameter: share * (tables if id(parameter) in rows else 1.0) for parameter, share in shares.items()}
 
 
 def _by_share(group: dict[str, Any], shares: Mapping[Tensor, float]) -> list[dict[str, Any]]:

@@ -41,6 +41,9 @@ class TrainConfig(Record):
     layer_decay: float = Field(1.0, gt=0, le=1)
     """Below 1, layers near the input learn more slowly, each by this factor than the one above it and the embeddings
     most of all: for models that start from others (init)."""
+    table_rate: float = Field(1.0, gt=0)
+    """The part of the learning rate for tables with a row for each token. A rare token moves by several times the rate
+    whenever it is seen, so what suits the matrices is too much for it where the vocabulary is large."""
     schedule: Annotated[str, one_of(SCHEDULES, "schedule")] = "inverse_sqrt"
     """How the learning rate rises and falls."""
     warmup: int = Field(400, ge=0)
@@ -84,8 +87,6 @@ class TrainConfig(Record):
             raise ValueError(
                 "muon needs whole matrices, and train.sharding cuts them up: use adamw, or sharding = 'none'"
             )
-        if self.optimizer == "muon" and self.layer_decay != 1.0:
-            raise ValueError("muon moves all layers together: use adam or adamw, or layer_decay = 1.0")
         if self.average > (self.keep_last if self.average_of == "last" else self.keep_best):
             raise ValueError(f"averaging {self.average} checkpoints needs train.keep_{self.average_of} to be as many")
         return self
