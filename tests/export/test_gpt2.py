@@ -16,6 +16,8 @@ from clearhead.errors import DataError, MissingInputError, StorageError
 from clearhead.export import gpt2
 from clearhead.export.downloaded import read_downloaded
 from clearhead.models.gpt import Gpt
+from clearhead.run.engines import load as load_any
+from clearhead.run.exporting import export
 from clearhead.run.importing import import_directory
 from clearhead.run.using import load
 from clearhead.text.specials import EOS_ID
@@ -104,6 +106,15 @@ def test_an_imported_model_is_a_model_like_any_other(
     assert run(["inspect", str(model), "A fox 😀", "--out", str(tmp_path / "page.html")]) == 0
     assert (tmp_path / "page.html").is_file()
     assert "clearhead generate --model ." in (model / "README.md").read_text(encoding="utf-8")
+
+
+def test_an_imported_model_is_shipped_as_our_own_are(plain: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="needs CTranslate2: pip install 'clearhead[export]'")
+    import_directory(plain, tmp_path / "model", check=False)
+    parity = export(tmp_path / "model", "ctranslate2", tmp_path / "copy", most=8)
+    assert (parity.identical, parity.agreement) == (1.0, 1.0) and parity.logit_difference < 2e-4
+    ours, copy = load(tmp_path / "model", "cpu"), load_any(tmp_path / "copy")
+    assert copy.generate(TEXTS, length=8, strategy="greedy") == ours.generate(TEXTS, length=8, strategy="greedy")
 
 
 def test_the_perplexity_of_a_text_is_that_of_transformers(plain: Path, tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from clearhead.export.huggingface import find_family
 from clearhead.export.imported import Imported
 from clearhead.models.translator import Translator
 from clearhead.run import importing
+from clearhead.run.engines import load as load_any
+from clearhead.run.exporting import export
 from clearhead.run.importing import import_directory
 from clearhead.run.using import load
 
@@ -162,6 +164,17 @@ def test_an_imported_model_is_a_model_like_any_other(plain: Path, tmp_path: Path
     assert len(translator.inspect("zwei").view["heads"]) == 12
 
 
+def test_an_imported_model_is_shipped_as_our_own_are(plain: Path, tmp_path: Path) -> None:
+    pytest.importorskip("ctranslate2", reason="needs CTranslate2: pip install 'clearhead[export]'")
+    import_directory(plain, tmp_path / "model", check=False)
+    parity = export(tmp_path / "model", "ctranslate2", tmp_path / "copy")
+    # Also the entries that only we have, which score far below all others, are the same to the last digits.
+    assert (parity.identical, parity.agreement) == (1.0, 1.0) and parity.logit_difference < 2e-4
+    copy = load_any(tmp_path / "copy")
+    sources = TEXTS["de"][::40]
+    assert copy.translate(sources, beam_size=1) == load(tmp_path / "model", "cpu").translate(sources, beam_size=1)
+
+
 def test_the_command_says_what_it_did(plain: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["import", str(plain), "--out", str(tmp_path / "model")]) == 0
     said = capsys.readouterr()
@@ -187,6 +200,25 @@ def test_a_pickle_is_refused_with_the_way_to_convert_it(plain: Path, tmp_path: P
         f'convert it once with `python -c "from transformers import MarianMTModel as A; '
         f"A.from_pretrained('{copy}').save_pretrained('{copy}')\"`"
     )
+
+
+def test_a_file_that_is_a_pickle_is_refused_in_the_same_way(plain: Path, tmp_path: Path) -> None:
+    copy = changed(plain, tmp_path)
+    for name in ("pytorch_model.bin", "model.pt"):
+        (copy / name).write_bytes(b"\x80\x04.")
+        with pytest.raises(DataError) as error:
+            find_family(copy / name)
+        assert str(error.value) == (
+            f"{copy / name} is a pickle, which can run code when read: import {copy}, which has model.safetensors"
+        )
+    (copy / "model.safetensors").unlink()
+    with pytest.raises(
+        DataError, match=r"only as a pickle \(model\.pt\), .* import MarianMTModel as A; A\.from_pretrained"
+    ):
+        find_family(copy / "model.pt")
+    (copy / "config.json").unlink()
+    with pytest.raises(DataError, match=r"with transformers, into a directory with its config\.json$"):
+        find_family(copy / "model.pt")
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,8 @@ class Downloaded:
 
 def read_downloaded(path: Path) -> Downloaded:
     """Read a directory, or say what it lacks."""
+    if path.is_file() and path.suffix in PICKLES:
+        raise _refusal(path.parent, path.name)
     if not path.is_dir():
         raise MissingInputError(f"there is no directory {path}")
     if not (path / "config.json").is_file():
@@ -97,11 +99,22 @@ def _tensors(path: Path) -> dict[str, Tensor]:
         return {name: tensor for part in parts for name, tensor in read_tensors(path / part).items()}
     pickles = sorted(file.name for file in path.iterdir() if file.suffix in PICKLES)
     if pickles:
-        raise DataError(
-            f"{path} has its weights only as a pickle ({pickles[0]}), which can run code when read: if you trust it, "
-            f"convert it once with `{conversion(path)}`"
-        )
+        raise _refusal(path, pickles[0])
     raise MissingInputError(f"{path} has no {WEIGHTS}")
+
+
+def _refusal(path: Path, pickle: str) -> DataError:
+    """Why a pickle in a directory is not read, and what to do instead."""
+    if (path / WEIGHTS).is_file():
+        return DataError(
+            f"{path / pickle} is a pickle, which can run code when read: import {path}, which has {WEIGHTS}"
+        )
+    way = "convert it once with transformers, into a directory with its config.json"
+    if (path / "config.json").is_file():
+        way = f"convert it once with `{conversion(path)}`"
+    return DataError(
+        f"{path} has its weights only as a pickle ({pickle}), which can run code when read: if you trust it, {way}"
+    )
 
 
 def conversion(path: Path) -> str:

@@ -9,8 +9,9 @@ from pathlib import Path
 from clearhead.errors import DataError
 from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID, SPECIALS, UNK_ID
 
-NEVER = -1e4
-"""The score of entries that only we have: far below all others, and still within half precision."""
+NEVER = -1e3
+"""The score of entries that only we have: far below all others, but no further, for the steps between numbers grow
+with them, and engines round in different ways: ten times as much, and a copy would seem a thousandth apart."""
 
 
 @dataclass(frozen=True)
