@@ -107,6 +107,24 @@ def test_random_models_run_in_circles_and_are_stopped_as_in_torch(tmp_path: Path
     assert guarded > 10, "the guard had something to do"
 
 
+def test_what_is_unwanted_is_not_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = exported(made(seed=1, tie="all", kind="bpe"), tmp_path / "model")
+    engine = copy.engine
+    assert isinstance(engine, CTranslate2Engine)
+    sources = [copy.tokenizers.source.encode(text) for text in texts(12)]
+    asked, plain = [], engine._ask
+    monkeypatch.setattr(engine, "_ask", lambda rows, *rest: asked.append(len(rows)) or plain(rows, *rest))
+    whole = engine.search(sources, copy.generation, range(12))
+    assert len(asked) > 1, "some broke a rule"
+    asked.clear()
+    gone = {*range(0, 12, 2)}
+    some = engine.search(sources, copy.generation, range(12), lambda: gone)
+    assert [best[0].ids for best in some[1::2]] == [best[0].ids for best in whole[1::2]]
+    asked.clear()
+    engine.search(sources, copy.generation, range(12), lambda: range(12))
+    assert asked == [12]
+
+
 def test_a_loop_is_found_where_the_guard_of_torch_finds_it() -> None:
     import torch
 

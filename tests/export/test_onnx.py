@@ -40,6 +40,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 QUICK = ("mixed",)
 """Those that are always tried."""
+SHAPES = 200
+"""Of a batch: how many rows, how long their sources, and how far a past grows that is empty at first."""
 
 
 def exported(translator: LoadedTranslator, directory: Path, quantize: str | None = None) -> ExportedTranslator:
@@ -67,7 +69,7 @@ def test_all_shapes_give_torchs_scores_from_an_empty_past_on(
     assert isinstance(engine, OnnxEngine)
     chance = np.random.default_rng(0)
     config = translator.model.config
-    for _ in range(50):
+    for _ in range(SHAPES):
         batch, steps = int(chance.integers(1, 5)), int(chance.integers(1, config.max_len))
         sources = [chance.integers(4, config.source_vocab_size, chance.integers(1, 23)).tolist() for _ in range(batch)]
         target = chance.integers(4, config.target_vocab_size, (batch, steps))
@@ -108,6 +110,32 @@ def test_searches_find_what_torch_finds(
         assert [found.score for found in one] == pytest.approx([found.score for found in other], abs=1e-4)
 
 
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_a_row_that_is_unwanted_ends_at_the_next_step_and_changes_nothing_for_the_rest(
+    both: tuple[LoadedTranslator, ExportedTranslator], beam_size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = both[1].engine
+    assert isinstance(engine, OnnxEngine)
+    sources = [both[1].tokenizers.source.encode(text) for text in texts(40)[::-1]]
+    config = both[1].configured(beam_size=beam_size, min_len=5, loop_guard=False)
+    steps, plain = [0], engine.step
+
+    def counted(ids: Any, state: Any) -> Any:
+        steps[0] += 1
+        return plain(ids, state)
+
+    monkeypatch.setattr(engine, "step", counted)
+    monkeypatch.setattr(engine, "threads", 1)
+    whole = engine.search(sources, config, range(len(sources)))
+    patient, gone = steps[0], {*range(0, len(sources), 3)}
+    some = engine.search(sources, config, range(len(sources)), lambda: gone)
+    for row, (one, other) in enumerate(zip(some, whole, strict=True)):
+        assert [found.ids for found in one] == ([()] if row in gone else [found.ids for found in other])
+    steps[0] = 0
+    assert all(best[0].ids == () for best in engine.search(sources, config, range(40), lambda: range(40)))
+    assert steps[0] <= 5 < patient
+
+
 def test_int8_is_smaller_and_near(tmp_path: Path) -> None:
     translator = made(encoder_layers=1, decoder_layers=1, dim=128, ff_dim=512)
     copy = exported(translator, tmp_path / "int8", "int8")
@@ -117,6 +145,11 @@ def test_int8_is_smaller_and_near(tmp_path: Path) -> None:
     target = (5, 6, 7, 8)
     apart = np.abs(copy.engine.logits(source, target) - Original(translator).logits("abcdef", target)).max()
     assert 0 < apart < 1.0
+
+
+def test_every_graph_is_one_file(both: tuple[LoadedTranslator, ExportedTranslator]) -> None:
+    path = both[1].path
+    assert path is not None and {file.name for file in path.glob("*.onnx*")} == {"encoder.onnx", "decoder.onnx"}
 
 
 def test_only_a_cpu_will_do(both: tuple[LoadedTranslator, ExportedTranslator]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from tests.serve.conftest import Start
 
 from clearhead.engines import directory
+from clearhead.engines.hypotheses import Unwanted, nobody
 from clearhead.engines.texts import ExportedTranslator
 from clearhead.errors import UnavailableError
 from clearhead.generate.hypothesis import Hypothesis
@@ -38,8 +39,13 @@ class Engine:
             raise UnavailableError("this engine cannot draw")
 
     def search(
-        self, sources: Sequence[Sequence[int]], config: GenerationConfig, row_keys: Sequence[int]
+        self,
+        sources: Sequence[Sequence[int]],
+        config: GenerationConfig,
+        row_keys: Sequence[int],
+        unwanted: Unwanted = nobody,
     ) -> list[list[Hypothesis]]:
+        self.unwanted = unwanted()
         with self.lock:
             self.now += 1
             self.most = max(self.most, self.now)
@@ -72,8 +78,13 @@ def served(translator: ExportedTranslator) -> Served:
 
 
 class Patient:
+    """A watch that is told of one row before the search, and of another in the middle of it."""
+
+    asked = 0
+
     def unwanted(self) -> list[int]:
-        return [1]
+        self.asked += 1
+        return [1] if self.asked == 1 else [1, 2]
 
     def tell(self, place: int, news: Any) -> None:
         raise AssertionError("a translator has no news")
@@ -87,11 +98,14 @@ def test_what_the_engine_finds_is_what_clients_get(start: Start) -> None:
     assert answer["translatedText"][1].replace(" ", "") == "x" * 60
 
 
-def test_rows_that_are_unwanted_are_not_begun() -> None:
-    translator = EngineTranslator(exported(stop=["z"]), Lane("made-up"))
+def test_rows_that_are_unwanted_are_not_begun_and_the_engine_hears_of_others() -> None:
+    model = exported(stop=["z"])
+    translator = EngineTranslator(model, Lane("made-up"))
     found = translator.translate_batch(["ab", "cd", "xyzw"], TranslateOptions(), Patient())
     # A text to stop at ends a translation here too.
     assert [best[0].text for best in found] == ["ba", "", "w"]
+    # The third text is the second of those that were begun.
+    assert model.engine.unwanted == [1]  # type: ignore[attr-defined]
 
 
 def test_settings_that_the_engine_cannot_follow_are_refused_before_anybody_asks() -> None:

@@ -16,7 +16,7 @@ import numpy as np
 
 from clearhead.engines.directory import Exported
 from clearhead.engines.extras import needed
-from clearhead.engines.hypotheses import hypothesis, ranked
+from clearhead.engines.hypotheses import Unwanted, hypothesis, nobody, ranked
 from clearhead.engines.ranking import Floats
 from clearhead.errors import StorageError, UnavailableError
 from clearhead.generate.hypothesis import Hypothesis
@@ -67,9 +67,16 @@ class CTranslate2Engine:
             raise UnavailableError("CTranslate2 cannot draw the same twice from one seed: sample with another engine")
 
     def search(
-        self, sources: Sequence[Sequence[int]], config: GenerationConfig, row_keys: Sequence[int]
+        self,
+        sources: Sequence[Sequence[int]],
+        config: GenerationConfig,
+        row_keys: Sequence[int],
+        unwanted: Unwanted = nobody,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each source, best first."""
+        """The hypotheses of each source, best first.
+
+        What CTranslate2 has begun it finishes, but a source that is unwanted is not asked for again.
+        """
         limits = config.max_lens([len(ids) for ids in sources], self.room)
         rows = [
             Row(ids, [self._source[index] for index in ids], limit) for ids, limit in zip(sources, limits, strict=True)
@@ -77,7 +84,7 @@ class CTranslate2Engine:
         order = sorted(range(len(rows)), key=lambda place: len(rows[place].ids), reverse=True)
         size = BATCH if config.strategy == "beam" else GREEDY_BATCH
         batches = [order[start : start + size] for start in range(0, len(order), size)]
-        said, broken = self._said(rows, batches, config)
+        said, broken = self._said(rows, batches, config, unwanted)
         # Where something was forbidden, scores are to be measured.
         afresh = said.keys() if config.no_repeat_ngram or config.min_len > 1 else broken
         found = self._measured([(place, rows[place], ids) for place in afresh for ids, _ in said[place]], config)
@@ -117,7 +124,7 @@ class CTranslate2Engine:
     # Our rules -------------------------------------------------------------------------------------------------------
 
     def _said(
-        self, rows: Sequence[Row], batches: Sequence[Sequence[int]], config: GenerationConfig
+        self, rows: Sequence[Row], batches: Sequence[Sequence[int]], config: GenerationConfig, unwanted: Unwanted
     ) -> tuple[dict[int, list[Said]], set[int]]:
         """What is said of each row, and where the rules had to be imposed.
 
@@ -132,7 +139,8 @@ class CTranslate2Engine:
             said |= {place: self._heard(answer) for place, answer in zip(places, answers, strict=True)}
             # Rows that have the same limits and phrases go together.
             groups: dict[tuple[int, str], list[int]] = {}
-            for place in places if number < MOST_ROUNDS else ():
+            gone = unwanted()
+            for place in (place for place in places if number < MOST_ROUNDS and place not in gone):
                 loops = self._loops(said[place], rows[place], config)
                 if loops or (number == 0 and _breaks_a_rule(said[place], rows[place], config)):
                     phrases[place] = phrases.get(place, []) + loops

@@ -5,7 +5,7 @@ The twin of `clearhead.generate.search`, in numpy: what is explained there is no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -30,6 +30,23 @@ Step: TypeAlias = Callable[[Ids, Any], tuple[Floats, State]]
 """The newest token of each row and the state in, the logits of the next one and the state after it out."""
 Stop: TypeAlias = Callable[[Sequence[int]], bool]
 """Whether what a hypothesis has said so far, its newest token last, is to end here; asked after each token."""
+
+Unwanted: TypeAlias = Callable[[], Collection[int]]
+"""Which rows nobody waits for any more."""
+
+
+def nobody() -> Collection[int]:
+    """All rows are waited for."""
+    return ()
+
+
+def ended(logits: Floats, ends: Flags) -> Floats:
+    """Logits with which the rows that are marked can only end."""
+    if not ends.any():
+        return logits
+    only = np.where(ends[:, None], np.float32(-np.inf), logits)
+    only[ends, EOS_ID] = 0.0
+    return only
 
 
 class Choice(NamedTuple):

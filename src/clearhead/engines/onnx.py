@@ -6,7 +6,7 @@ each row, those keys and values, and its own past, which is empty at first, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -15,6 +15,7 @@ import numpy as np
 
 from clearhead.engines.directory import Exported
 from clearhead.engines.graph import Graph, grown
+from clearhead.engines.hypotheses import Unwanted, ended, nobody
 from clearhead.engines.ranking import Flags, Floats, Ids
 from clearhead.engines.search import generate
 from clearhead.generate.hypothesis import Hypothesis
@@ -75,9 +76,16 @@ class OnnxEngine:
         """Everything is possible."""
 
     def search(
-        self, sources: Sequence[Sequence[int]], config: GenerationConfig, row_keys: Sequence[int]
+        self,
+        sources: Sequence[Sequence[int]],
+        config: GenerationConfig,
+        row_keys: Sequence[int],
+        unwanted: Unwanted = nobody,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each source, best first; batches are shared out among threads."""
+        """The hypotheses of each source, best first; batches are shared out among threads.
+
+        A source that is unwanted ends at the next step.
+        """
         order = sorted(range(len(sources)), key=lambda place: (len(sources[place]), place))
         most_rows = max(1, BATCH_LOGITS // (self._vocab * config.hypotheses))
         lengths = [len(sources[place]) for place in order]
@@ -85,7 +93,8 @@ class OnnxEngine:
         batches = [[order[place] for place in batch] for batch in _batches(lengths, most_rows)][::-1]
 
         def one(batch: list[int]) -> list[list[Hypothesis]]:
-            return self._batch([sources[place] for place in batch], config, [row_keys[place] for place in batch])
+            own = [sources[place] for place in batch]
+            return self._batch(own, config, [row_keys[place] for place in batch], lambda: _rows(batch, unwanted()))
 
         found: list[list[Hypothesis]] = [[] for _ in sources]
         if len(batches) < 2 or self.threads < 2:
@@ -99,10 +108,19 @@ class OnnxEngine:
         return found
 
     def _batch(
-        self, sources: Sequence[Sequence[int]], config: GenerationConfig, row_keys: Sequence[int]
+        self,
+        sources: Sequence[Sequence[int]],
+        config: GenerationConfig,
+        row_keys: Sequence[int],
+        unwanted: Callable[[], list[int]],
     ) -> list[list[Hypothesis]]:
+        def step(ids: Ids, state: OnnxState) -> tuple[Floats, OnnxState]:
+            logits, after = self.step(ids, state)
+            gone = unwanted()
+            return ended(logits, np.isin(state.place, gone)) if gone else logits, after
+
         return generate(
-            self.step,
+            step,
             self.start(sources),
             config,
             max_lens=config.max_lens([len(ids) for ids in sources], self.room),
@@ -135,6 +153,15 @@ class OnnxEngine:
             logits, state = self.step(np.array([token]), state)
             found.append(logits[0])
         return np.stack(found)
+
+
+def _rows(batch: Sequence[int], places: Collection[int]) -> list[int]:
+    """The rows of a batch that hold what is at some places.
+
+    >>> _rows([7, 3, 5], {5, 7, 8})
+    [0, 2]
+    """
+    return [row for row, place in enumerate(batch) if place in places]
 
 
 def _batches(lengths: Sequence[int], most_rows: int) -> Iterator[list[int]]:

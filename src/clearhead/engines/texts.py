@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Protocol, overload
 
 from clearhead.config import build
 from clearhead.engines.directory import Exported
+from clearhead.engines.hypotheses import Unwanted, nobody
 from clearhead.engines.ranking import Floats
 from clearhead.errors import DataError
 from clearhead.generate.hypothesis import Hypothesis
@@ -111,9 +112,16 @@ class Engine(Protocol):
         """Refuse settings that this engine cannot follow."""
 
     def search(
-        self, sources: Sequence[Sequence[int]], config: GenerationConfig, row_keys: Sequence[int]
+        self,
+        sources: Sequence[Sequence[int]],
+        config: GenerationConfig,
+        row_keys: Sequence[int],
+        unwanted: Unwanted = nobody,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses for the source ids (without control tokens) of any number of texts, best first."""
+        """The hypotheses for the source ids (without control tokens) of any number of texts, best first.
+
+        `unwanted` is asked as it goes: what nobody waits for any more is given up as soon as the engine can.
+        """
 
     def logits(self, source: Sequence[int], target: Sequence[int]) -> Floats:
         """The scores of the token after <s> and after each target token, (target + 1, vocabulary): for comparisons."""

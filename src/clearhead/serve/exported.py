@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from clearhead.engines.classifying import ExportedClassifier
-from clearhead.engines.hypotheses import State
+from clearhead.engines.hypotheses import State, ended
 from clearhead.engines.ranking import Floats, Ids
 from clearhead.engines.texts import ExportedTranslator
 from clearhead.engines.writing import ExportedWriter, WritingEngine
@@ -17,7 +17,6 @@ from clearhead.generate.settings import GenerationConfig
 from clearhead.serve.backends import Lane, Translated, TranslateOptions, Watch
 from clearhead.serve.continuing import Continuer
 from clearhead.serve.labelling import Labeller
-from clearhead.text.specials import EOS_ID
 
 BATCH_TOKENS = 4096
 """Source tokens, padding included, that are translated side by side."""
@@ -45,14 +44,19 @@ class EngineTranslator:
         return len(self._exported.tokenizers.source.encode(text)) + 1
 
     def translate_batch(self, texts: Sequence[str], options: TranslateOptions, watch: Watch) -> list[list[Translated]]:
-        """The translations of each text, best first; rows that are unwanted by now are not begun."""
+        """The translations of each text, best first; rows that are unwanted are not begun, or given up on the way."""
         exported = self._exported
         config = exported.configured(**wishes(options, exported.generation))
         gone = set(watch.unwanted())
         wanted = [place for place in range(len(texts)) if place not in gone]
         ids = exported.tokenizers.source.encode_batch([texts[place] for place in wanted])
         found = [[Translated("", 0.0)] for _ in texts]
-        searched = exported.engine.search(ids, config, wanted) if wanted else []
+
+        def left() -> list[int]:
+            gone = set(watch.unwanted())
+            return [row for row, place in enumerate(wanted) if place in gone]
+
+        searched = exported.engine.search(ids, config, wanted, left) if wanted else []
         for place, best in zip(wanted, exported.as_texts(searched, config), strict=True):
             found[place] = [Translated(one.text, one.score) for one in best]
         return found
@@ -85,11 +89,7 @@ class Leaving:
     def step(self, ids: Ids, state: Placed) -> tuple[Floats, Placed]:
         """The logits of the next tokens; for rows that are unwanted, only the end is possible."""
         logits, after = self._engine.step(ids, state.state)
-        ends = np.isin(state.place, self._watch.unwanted())
-        if ends.any():
-            logits = np.where(ends[:, None], np.float32(-np.inf), logits)
-            logits[ends, EOS_ID] = 0.0
-        return logits, Placed(after, state.place)
+        return ended(logits, np.isin(state.place, self._watch.unwanted())), Placed(after, state.place)
 
 
 def leaving(exported: ExportedWriter, watch: Watch) -> ExportedWriter:
