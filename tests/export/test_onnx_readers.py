@@ -100,6 +100,17 @@ def test_int8_is_smaller_and_near(tmp_path: Path) -> None:
     assert 0 < apart < 1.0
 
 
+@pytest.mark.slow
+def test_int8_pictures_get_nearly_the_same_scores(tmp_path: Path) -> None:
+    model = made_vit(dim=128, ff_dim=512, num_layers=1)
+    copy = exported(model, "onnx", tmp_path / "int8", "int8")
+    size = (tmp_path / "int8" / "model.onnx").stat().st_size
+    assert size < 0.5 * 4 * sum(weights.numel() for weights in model.model.parameters())
+    pictures = np.random.default_rng(1).integers(0, 256, (8, 3, 8, 12), dtype=np.uint8)
+    apart = np.abs(copy.logits(pictures) - model.logits(pictures)).max()
+    assert 0 < apart < 1.0
+
+
 @pytest.mark.parametrize("kind", ["merge", "prune", "prune_hard"])
 def test_tokens_that_become_fewer_are_refused(kind: str, tmp_path: Path) -> None:
     said = (

@@ -210,6 +210,19 @@ def test_a_reader_answers_without_torch(
     assert without_torch([verb, "--model", place, "--engine", engine, *rest]) == ours
 
 
+def test_a_copy_is_scored_on_the_engine_that_is_named(
+    copied: Copy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, sources = copied("classifier", "onnx")[1], texts(20, 30)
+    (tmp_path / "test.tsv").write_text("text\tlabel\n" + "".join(f"{text}\tgood\n" for text in sources), "utf-8")
+    words = ["score", "--model", str(place), "--tsv", str(tmp_path / "test.tsv"), "--json", "--engine"]
+    assert run([*words, "onnx"]) == 0
+    share = clearhead.load(place).classify(sources).count("good") / len(sources)
+    assert json.loads(capsys.readouterr().out)["accuracy"] == pytest.approx(share)
+    assert run([*words, "ctranslate2"]) == 2
+    assert "is a model for onnx, not for ctranslate2" in capsys.readouterr().err
+
+
 def test_a_copy_is_refused_what_it_cannot(
     models: dict[str, Path], copied: Copy, capsys: pytest.CaptureFixture[str]
 ) -> None:
