@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import http.client
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 from starlette.testclient import TestClient
+from tests.serve import made_up_models
+from tests.serve.processes import serving
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
@@ -67,6 +71,7 @@ def others() -> Iterator[Case]:
         yield Case(path, b'{"q": "a", "q": "b", "q": ["c"], "text": "a", "text": 1, "model": "x", "model": 1}')
         yield Case(path, gzip.compress(b"0" * 10_000_000), JSON, (("Content-Encoding", "gzip"),))
         yield Case(path, b"x" * 2_000_001)
+        yield Case(path, b'{"q": [' + b"1," * 999_999 + b'1], "source": "de", "target": "en"}')
         yield Case(path, good, "text/plain")
         yield Case(path, good, "")
         yield Case(path, good, "application/json; charset=utf-7")
@@ -129,6 +134,31 @@ def test_whatever_is_sent_is_answered_and_is_no_error_of_ours(client: TestClient
     assert client.post("/translate", json={"q": "ab", "source": "de", "target": "en"}).json() == {
         "translatedText": "ba"
     }
+
+
+def test_a_real_server_with_real_models_answers_all_of_it_and_stays_the_same_process(tmp_path: Path) -> None:
+    makers = {"backwards": made_up_models.translator, "counting": made_up_models.gpt,
+              "shouting": made_up_models.classifier}  # fmt: skip
+    with serving(*(make(tmp_path / name) for name, make in makers.items()), flags=["--rate", "0"]) as server:
+        for case in CASES:
+            status, answer = posted(server.address, case)
+            assert status < 500, (case.path, case.body[:100], answer)
+        ready = Case("/translate", b'{"q": "to be", "source": "de", "target": "en"}')
+        assert posted(server.address, ready)[0] == 200 and server.process.poll() is None
+        assert server.stop() == 0
+    assert not any("failed" in line or "Traceback" in line for line in server.said)
+
+
+def posted(address: str, case: Case) -> tuple[int, bytes]:
+    """The status and the body of an answer, over a connection of its own."""
+    headers = {name: value.encode("latin-1") for name, value in [("Content-Type", case.media), *case.headers] if value}
+    connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
+    try:
+        connection.request("POST", case.path, case.body, headers)
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
 
 
 @pytest.mark.parametrize(
