@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import threading
 import time
@@ -135,6 +136,33 @@ def test_a_real_server_stops_under_load_and_loses_nothing(trained: Path, number:
         assert server.process.wait(60) == 0
     assert found.lost == [] and found.statuses[200] > 16 and found.statuses.keys() <= {200, 503}
     assert any("stopped" in line for line in server.said)
+
+
+def test_a_short_soak_leaves_no_error_and_no_memory_behind(trained: Path) -> None:
+    words = Request("/translate", {"q": ["dreiundzwanzig", "hundertelf"], "source": "auto", "target": "en"})
+
+    async def ask_again_and_again(times: int) -> list[int]:
+        async def one_client() -> list[int]:
+            async with Client(server.address) as client:
+                return [(await client.ask(words))[0] for _ in range(times)]
+
+        # By number and not by time, so that there are as many on a busy machine.
+        return [status for found in await asyncio.gather(*(one_client() for _ in range(8))) for status in found]
+
+    with serving(trained, flags=["--rate", "0"]) as server:
+        warm = asyncio.run(ask_again_and_again(10))
+        before = memory(server.process.pid)
+        statuses = asyncio.run(ask_again_and_again(50))
+        after = memory(server.process.pid)
+        assert server.stop() == 0
+    assert {*warm, *statuses} == {200} and len(statuses) == 400
+    assert after - before < 30, f"{before:.0f} MB before, {after:.0f} MB after"
+
+
+def memory(process: int) -> float:
+    """The megabytes that a process holds."""
+    pages = int(Path(f"/proc/{process}/statm").read_text(encoding="utf-8").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 def test_connections_that_do_not_come_to_the_point_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
