@@ -121,14 +121,31 @@ def test_all_keys_are_compared_whichever_is_given(monkeypatch: pytest.MonkeyPatc
         assert compared == [(32, 32)] * 5
 
 
+def stop_the_clock(client: TestClient) -> None:
+    """Let no time pass for whoever counts requests, however long they take on a busy machine."""
+    client.app._rates._clock = lambda: 0.0  # type: ignore[union-attr]
+
+
 def test_who_asks_too_often_is_told_to_slow_down(start: Start) -> None:
     client = start(rate=60)
+    stop_the_clock(client)
     statuses = [client.post("/translate", json=GOOD).status_code for _ in range(9)]
     assert statuses == [200] * 6 + [429] * 3
     refused = client.post("/translate", json=GOOD)
     assert refused.json() == {"error": "Slowdown: 60 per 1 minute"} and 1 <= int(refused.headers["Retry-After"]) <= 60
     assert client.get("/v1/models").json()["error"]["code"] == "rate_limit_exceeded"
     assert client.get("/health").status_code == 200
+
+
+def test_a_key_has_one_rate_whatever_addresses_it_comes_from(start: Start) -> None:
+    here = start(rate=60, policy={"keys": Keys([KEY, "another-good-key"])})
+    stop_the_clock(here)
+    ways = [here, *(TestClient(here.app, client=(f"192.0.2.{number}", 1)) for number in (7, 8))]
+    mine, other = ({"X-API-Key": key} for key in (KEY, "another-good-key"))
+    statuses = [ways[number % 3].get("/models", headers=mine).status_code for number in range(9)]
+    assert statuses == [200] * 6 + [429] * 3
+    assert ways[0].get("/models", headers=other).status_code == 200
+    assert int(ways[1].get("/models", headers=mine).headers["Retry-After"]) >= 1
 
 
 def test_rates_fill_up_again_and_forget_those_who_are_gone() -> None:
