@@ -65,6 +65,8 @@ class Counting:
         self.most_rows, self.most_tokens, self.longest, self.step = 8, 10_000, longest, step
         self.steps = 0
         self.under_way = 0
+        self.lengths: list[int] = []
+        """How many tokens were written of each row."""
 
     def read(self, text: str) -> tuple[int, ...]:
         return tuple(map(ord, text))
@@ -102,6 +104,7 @@ class Counting:
             if len({*finish, *gone}) == len(prompts):
                 break
         self.under_way = 0
+        self.lengths.extend(map(len, written))
         return [
             Written("".join(one.text for one in row), tuple(row), "stop" if place in finish else "length")
             for place, row in enumerate(written)

@@ -184,7 +184,7 @@ def test_rows_that_are_gone_end_within_one_step_while_others_go_on(make: Make) -
     options = WriteOptions(temperature=0.0)
 
     async def check() -> None:
-        given = [Row(Prompt((97, 98), 40, 0), 1)]
+        given = [Row(Prompt((97, 98), 300, 0), 1)]
         tickets = [engine.enter(Writing(writer, options), given, listens=True) for _ in range(2)]
         heard = []
         async for _, piece in tickets[0].news():
@@ -193,9 +193,11 @@ def test_rows_that_are_gone_end_within_one_step_while_others_go_on(make: Make) -
                 break
         tickets[0].leave()
         (whole,) = await tickets[1].answers()
-        assert len(whole.text) == 40
+        assert len(whole.text) == 300
 
     run(check())
+    ended, went_on = writer.lengths
+    assert 5 <= ended < 150 < went_on == 300
 
 
 def test_news_come_in_order_and_make_up_the_whole(make: Make) -> None:
