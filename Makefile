@@ -11,6 +11,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.dev-ready
 EXTRAS ?= dev
+# Packages whose files are wanted and whose dependencies are not.
+ALONE ?=
 # More than there are cores: many tests wait for commands that they have started.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
@@ -70,6 +72,7 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 $(DEV_READY): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing what clearhead and its tests need: a few minutes, the first time"
 	$(PIP) --editable '.[$(EXTRAS)]'
+	$(if $(ALONE),$(PIP) --no-deps $(ALONE))
 	touch $(READY) $@
 
 clean:
