@@ -87,11 +87,15 @@ def test_each_recipe_works_in_small(
     assert clearhead("train", run, "--resume", "--set", "train.steps=4").code == 0
     said = clearhead("generate", "--model", run, "one hundred", "--length", 8)
     assert (said.code, said.out[:11]) == (0, "one hundred")
-    scores = clearhead("score", "--model", run, "--split", "validation", "--json")
+    scores = clearhead("score", "--model", run, "--split", "validation", "--like", "nanogpt", "--json")
     assert scores.code == 0
     validated = [json.loads(row) for row in (run / "metrics.jsonl").read_text().splitlines() if '"validated"' in row]
     best = min(row["loss"] for row in validated)
-    assert json.loads(scores.out)["loss"] == pytest.approx(best, abs=1e-4)
+    found = json.loads(scores.out)
+    assert found["loss"] == pytest.approx(best, abs=1e-4)
+    (estimate,) = found["like"]
+    assert (estimate["protocol"], estimate["windows"], estimate["length"]) == ("nanogpt", 240, 16)
+    assert estimate["loss"] == pytest.approx(best, abs=0.2)
     assert clearhead("inspect", run, "one hundred", "--json", tmp_path / "view.json").code == 0
 
 
@@ -180,6 +184,10 @@ def test_a_text_is_scored(clearhead: Clearhead, gpt_run: Path, text_file: Path) 
     said = clearhead("score", "--model", gpt_run, "--text", text_file)
     assert said.code == 0
     assert "perplexity per token" in said.out
+    also = clearhead("score", "--model", gpt_run, "--text", text_file, "--like", "nanogpt")
+    assert also.lines[:3] == said.lines and also.lines[3].startswith("loss like nanogpt ")
+    other = clearhead("score", "--model", gpt_run, "--text", text_file, "--like", "nanogtp")
+    assert (other.code, other.out) == (78, "") and "did you mean 'nanogpt'?" in other.err
     tree = json.loads(clearhead("score", "--model", gpt_run, "--text", text_file, "--json").out)
     assert tree["characters"] == len(TEXT) == tree["tokens"]
     assert tree["perplexity"] == pytest.approx(tree["perplexity_per_character"])

@@ -5,13 +5,18 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 
+from clearhead.data.examples import Draw
+from clearhead.data.windows import TokenisedText, hashed
 from clearhead.errors import DataError
 from clearhead.generate.settings import GenerationConfig
 from clearhead.models.gpt import Gpt, GptConfig
 from clearhead.run.continuing import LoadedGpt
+from clearhead.run.likelihood import estimate_like
 from clearhead.text import BOS_ID, Tokenizer, TokenizerConfig
 
 TEXT = "to be, or not to be: that is the question.\nwhether 'tis nobler\n我吃了\n"
@@ -55,6 +60,21 @@ def test_the_interval_is_that_of_windows(model: LoadedGpt, tmp_path: Path) -> No
     found, mean = model.score(tmp_path / "a.txt"), costs.mean()
     squares = sum(float((window - mean).sum()) ** 2 for window in costs.split(5))
     assert found.error == pytest.approx(1.96 * math.sqrt(squares) / len(costs), rel=1e-4)
+
+
+@torch.no_grad()
+def test_nanogpts_estimate_is_the_mean_over_windows_that_begin_anywhere(model: LoadedGpt) -> None:
+    ids = np.array(model.tokenizer.encode(TEXT * 3))
+    found = estimate_like("nanogpt", model, TokenisedText(ids, len(TEXT) * 3, len(TEXT.encode()) * 3))
+    stream, costs = [BOS_ID, *ids.tolist()], {}
+    for start in range(len(ids) - 4):
+        window = torch.tensor([stream[start : start + 6]])
+        costs[start] = float(F.cross_entropy(model.model(window[:, :-1])[0], window[0, 1:]))
+    starts = (hashed(Draw(0, 0), np.arange(240)) % np.uint64(len(ids) - 4)).tolist()
+    assert len(set(starts)) > 20, "they begin anywhere"
+    assert found.loss == pytest.approx(sum(costs[start] for start in starts) / 240, rel=1e-5)
+    assert (found.windows, found.length) == (240, 5)
+    assert abs(found.loss - sum(costs.values()) / len(costs)) < 2 * found.error
 
 
 def test_unknown_characters_are_counted(tmp_path: Path, model: LoadedGpt) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from clearhead.cli import show
 from clearhead.errors import UsageError
 
 if TYPE_CHECKING:
-    from clearhead.run.likelihood import Likelihood
+    from clearhead.run.likelihood import Estimate, Likelihood
 
 
 def score_text(
@@ -21,6 +22,7 @@ def score_text(
     split: str | None,
     useless: Mapping[str, object],
     *,
+    like: Sequence[str] = (),
     as_json: bool,
     device: str,
     engine: str | None = None,
@@ -28,7 +30,7 @@ def score_text(
 ) -> int:
     """Score a language model on a text file, or on what its training config kept for validation or test."""
     from clearhead.run.engines import load_writer
-    from clearhead.run.likelihood import kept_text, score_part
+    from clearhead.run.likelihood import estimate_like, kept_text, likelihood, tokens_of
     from clearhead.run.texts import examine_text
 
     loaded = load_writer(model, engine=engine, device=device, threads=threads)
@@ -40,18 +42,25 @@ def score_text(
     with show.waiting("reading the text") as tell:
         part = examine_text(text, tell) if text is not None else kept_text(model, str(split))
     with show.counting("foretelling", None) as done:
-        found = score_part(loaded, part, done)
+        tokens = tokens_of(loaded, part)
+        found = likelihood(loaded, tokens, done)
+        estimates = [estimate_like(protocol, loaded, tokens) for protocol in like]
     if found.unknown:
         show.note(f"{found.unknown:,} of {found.tokens:,} tokens are unknown to this model: they count as <unk>")
-    sys.stdout.write(json.dumps(found.as_json()) + "\n" if as_json else _shown(found))
+    tree = {**found.as_json(), **({"like": [asdict(one) for one in estimates]} if estimates else {})}
+    sys.stdout.write(json.dumps(tree) + "\n" if as_json else _shown(found, estimates))
     return 0
 
 
-def _shown(found: Likelihood) -> str:
+def _shown(found: Likelihood, estimates: Sequence[Estimate]) -> str:
     tree = found.as_json()
     rows = (
         ("token", tree["perplexity"], f"loss {found.loss:.4f} ± {found.error:.4f}, {found.tokens:,} tokens"),
         ("character", tree["perplexity_per_character"], f"{found.bits_per_character:.4f} bits, {found.characters:,}"),
         ("byte", tree["perplexity_per_byte"], f"{found.bits_per_byte:.4f} bits, {found.bytes:,}"),
     )
-    return "".join(f"perplexity per {unit:<10} {value:10.4f}   ({more})\n" for unit, value, more in rows)
+    lines = [f"perplexity per {unit:<10} {value:10.4f}   ({more})\n" for unit, value, more in rows]
+    for one in estimates:
+        drawn = f"{one.windows:,} windows of {one.length:,} tokens that begin anywhere"
+        lines.append(f"loss like {one.protocol:<15} {one.loss:10.4f}   (± {one.error:.4f}, {drawn})\n")
+    return "".join(lines)

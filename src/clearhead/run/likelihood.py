@@ -9,12 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from clearhead.config import build
 from clearhead.data.batches import BatchConfig, fixed_parts
 from clearhead.data.corpus import driven
 from clearhead.data.naming import read_settings
-from clearhead.data.windows import TextConfig, Tiled, TokenisedText, WindowBatch, opening_or_tokenising_text
+from clearhead.data.windows import (
+    Random,
+    TextConfig,
+    Tiled,
+    TokenisedText,
+    WindowBatch,
+    opening_or_tokenising_text,
+)
 from clearhead.engines.writing import TextWriter
 from clearhead.errors import ConfigError, DataError, choose
 from clearhead.run.texts import ExaminedText, examine_text, examine_texts
@@ -95,16 +103,52 @@ def kept_text(model: Path, split: str) -> ExaminedText:
 
 def score_part(model: TextWriter, text: ExaminedText, progress: Callable[[int], None] | None = None) -> Likelihood:
     """The same for a part of a text."""
-    steps = opening_or_tokenising_text(text.fingerprint(), text.passages, model.tokenizer)
-    tokens = driven(steps, None)
+    return likelihood(model, tokens_of(model, text), progress)
+
+
+def tokens_of(model: TextWriter, text: ExaminedText) -> TokenisedText:
+    """A text, or a part of one, as the model reads it."""
+    tokens = driven(opening_or_tokenising_text(text.fingerprint(), text.passages, model.tokenizer), None)
     if not len(tokens.ids):
         raise DataError(f"{text.name} holds no text that this model's tokenizer knows")
-    return likelihood(model, tokens, progress)
+    return tokens
 
 
 def likelihood(model: TextWriter, text: TokenisedText, progress: Callable[[int], None] | None = None) -> Likelihood:
     """The same for a text that is tokenised."""
-    windows = Tiled(text.ids, model.max_len)
+    nll, tokens = _surprises(model, Tiled(text.ids, model.max_len), progress)
+    error = _error(nll, tokens)
+    return Likelihood(float(nll.sum()), int(tokens.sum()), text.characters, text.bytes, text.unknown, error)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The loss of a text as somebody else's program estimates it."""
+
+    protocol: str
+    loss: float
+    error: float
+    """Half of its 95 % confidence interval, over windows."""
+    windows: int
+    length: int
+    """Tokens in each."""
+
+
+ESTIMATES = {"nanogpt": 20 * 12}
+"""How many windows are drawn: nanogpt is 20 batches of 12, as its README has it for a CPU."""
+
+
+def estimate_like(protocol: str, model: TextWriter, text: TokenisedText) -> Estimate:
+    """The mean loss of windows that begin anywhere in a text, as many and as long as the protocol says."""
+    count = choose(ESTIMATES, protocol, "protocol of language models")
+    nll, tokens = _surprises(model, Random(text.ids, model.max_len, count))
+    return Estimate(protocol, float(nll.sum() / tokens.sum()), _error(nll, tokens), count, int(tokens[0]))
+
+
+def _surprises(
+    model: TextWriter, windows: Tiled | Random, progress: Callable[[int], None] | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """What each window costs, and how many tokens it asks for."""
     sums, counts = [], []
     for part in fixed_parts(windows, BatchConfig(max_tokens=BATCH_TOKENS)):
         assert isinstance(part.batch, WindowBatch)
@@ -112,8 +156,10 @@ def likelihood(model: TextWriter, text: TokenisedText, progress: Callable[[int],
         counts.append(part.batch.lengths)
         if progress is not None:
             progress(int(sum(map(np.sum, counts))))
-    nll, tokens = np.concatenate(sums), np.concatenate(counts)
+    return np.concatenate(sums), np.concatenate(counts)
+
+
+def _error(nll: NDArray[np.float64], tokens: NDArray[np.int64]) -> float:
     # Windows are drawn, tokens are not: those of one window go together.
     spread = nll - tokens * nll.sum() / tokens.sum()
-    error = CONFIDENCE * math.sqrt(float((spread**2).sum())) / int(tokens.sum())
-    return Likelihood(float(nll.sum()), int(tokens.sum()), text.characters, text.bytes, text.unknown, error)
+    return CONFIDENCE * math.sqrt(float((spread**2).sum())) / int(tokens.sum())
