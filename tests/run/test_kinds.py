@@ -227,7 +227,9 @@ def test_what_is_new_is_named_and_what_must_fit_is_refused_if_it_does_not(tmp_pa
     with pytest.raises(ConfigError, match=r"embedding\.weight is 3x8 there and 3x16 here; give \[model\] the sizes"):
         take_weights(wide, start)
     deep = assembled(resolve(TREE, ["model.num_layers=2"])).model
-    with pytest.raises(ConfigError, match=r"it has no encoder\.blocks\.1\."):
+    where = re.escape(str(start.path))
+    said = rf"cannot start a majority from {where}, which is a majority: it has no encoder\.blocks\.1\."
+    with pytest.raises(ConfigError, match=said):
         take_weights(deep, start)
 
 

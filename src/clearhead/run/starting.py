@@ -50,7 +50,8 @@ def take_weights(model: Model, start: StoredModel) -> str:
     needed = [name for name in ours if name.startswith(_readers(model)) and ".reduction." not in name]
     for name in needed or list(ours)[: not fitting]:
         if name not in fitting:
-            raise ConfigError(f"cannot start from {start.path}: {_difference(name, ours[name], theirs)}")
+            why = _difference(name, ours[name], theirs)
+            raise ConfigError(f"cannot start a {model.config.kind} from {start.path}, which is a {start.kind}: {why}")
     with torch.no_grad():
         for name in fitting:
             ours[name].copy_(theirs[name])
