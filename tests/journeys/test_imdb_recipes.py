@@ -46,6 +46,8 @@ def test_a_bert_is_trained_and_then_fine_tuned(imdb: Path, clearhead: Clearhead)
     said = clearhead(*tiny("imdb-bert"))
     assert said.code == 0
     assert clearhead("train", "runs/imdb-bert", "--resume", "--set", "train.steps=6").code == 0
+    guessed = json.loads(clearhead("score", "--model", "runs/imdb-bert", "--split", "validation", "--json").out)
+    assert guessed["count"] > 10 and 0 <= guessed["accuracy"] <= 1
     assert len(clearhead("fill", "--model", "runs/imdb-bert", "the film was [MASK].").lines) == 5
     assert clearhead("inspect", "runs/imdb-bert", "the film was [MASK].", "--out", imdb / "page.html").code == 0
     # As in the recipes, the classifier reads further than the BERT did.
@@ -54,6 +56,9 @@ def test_a_bert_is_trained_and_then_fine_tuned(imdb: Path, clearhead: Clearhead)
     assert clearhead("train", "runs/imdb-pretrained", "--resume", "--set", "train.steps=6").code == 0
     tested = clearhead("score", "--model", "runs/imdb-pretrained", "--split", "test", "--json", "--no-baseline")
     assert json.loads(tested.out)["count"] == 20
+    assert clearhead("classify", "--model", "runs/imdb-pretrained", "the film was great").lines[0] in ("good", "bad")
+    page = ("inspect", "runs/imdb-pretrained", "the film was great", "--out", imdb / "pretrained.html")
+    assert clearhead(*page).code == 0
 
 
 def test_without_the_bert_the_fine_tuning_says_what_is_missing(imdb: Path, clearhead: Clearhead) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 from tests.data.made_up_pictures import stripes, write_folder, write_idx
@@ -183,6 +184,44 @@ steps = 3
     assert said.code == 0, said.err
     assert "40 pictures, 8 x 8, grey; 3 labels: across 14, down 13, squares 13" in said.err
     assert "40 pictures to train on, 12 to validate on" in said.err
+
+
+@pytest.mark.parametrize(("recipe", "tokens"), [("fashion-vit", 49), ("fashion-vit-fine", 196)])
+def test_each_recipe_works_in_small(
+    clearhead: Clearhead, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, recipe: str, tokens: int
+) -> None:
+    """On pictures of its own in the place of the set's: only width and depth, steps and their number are smaller."""
+    folder = tmp_path / "sets" / "fashion-mnist"
+    folder.mkdir(parents=True)
+    for seed, (name, count) in enumerate((("train", 60), ("t10k", 20))):
+        pixels, _ = stripes(count, side=28, seed=seed)
+        write_idx(folder / f"{name}-images-idx3-ubyte.gz", pixels)
+        write_idx(folder / f"{name}-labels-idx1-ubyte.gz", (np.arange(count) % 10).astype(np.uint8))
+    monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path / "sets"))
+    run, picture = tmp_path / "run", tmp_path / "shoe.png"
+    Image.fromarray(stripes(1, side=28)[0][0]).save(picture)
+    small = ("model.dim=16", "model.ff_dim=16", "model.num_heads=2", "model.num_layers=2", "data.hold_out=10",
+             "batches.batch_size=16", "train.warmup=2", "train.steps=2", "train.validate_every=2")  # fmt: skip
+    said = clearhead("train", recipe, "--out", run, *assignments(*small))
+    assert said.code == 0, said.err
+    assert clearhead("train", run, "--resume", "--set", "train.steps=4").code == 0
+    scored = json.loads(clearhead("score", "--model", run, "--split", "test", "--json").out)
+    assert scored["count"] == 20 and scored["labels"][-1] == "Ankle boot"
+    assert clearhead("classify", "--model", run, picture).lines[0] in scored["labels"]
+    heads = tmp_path / "heads.json"
+    assert clearhead("inspect", run, picture, "--json", heads, "--png", tmp_path / "heads.png").code == 0
+    assert json.loads(heads.read_text())["tokens_left"] == [tokens, tokens]
+    bench = ("bench", "reduce", run, "--merge", 8, "--rounds", 1, "--limit", 10, "--out", tmp_path / "curve.png")
+    assert f"{tokens - 16}.0" in clearhead(*bench).out
+
+
+def test_the_recipe_has_less_than_half_a_million_parameters() -> None:
+    from clearhead.models.vit import Vit
+    from clearhead.run.settings import find_recipe, read_config
+
+    config = read_config(find_recipe("fashion-vit"))
+    data = {"labels": [*map(str, range(10))], "height": 28, "width": 28, "channels": 1, "mean": [0.3], "spread": [0.3]}
+    assert sum(p.numel() for p in Vit(config.model.model_copy(update=data)).parameters()) < 500_000
 
 
 def test_heads_are_drawn_on_the_picture(clearhead: Clearhead, vit_run: Path, photos: Path, tmp_path: Path) -> None:
