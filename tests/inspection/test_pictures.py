@@ -14,7 +14,7 @@ from torch import Tensor
 
 from clearhead.errors import StorageError
 from clearhead.inspection import pictures
-from clearhead.inspection.pictures import Changes, draw_changes, draw_heads, font_advice, font_families
+from clearhead.inspection.pictures import Changes, draw_changes, draw_confusion, draw_heads, font_advice, font_families
 
 STRANGE = ["$a_1$", "$", "_", "<script>alert(1)</script>", "\\frac{1}{2}", "</s>", "▁ein", "&amp;", "^", "\\$"]
 
@@ -40,6 +40,18 @@ def test_layers_may_have_a_row_each(tmp_path: Path) -> None:
     draw_heads(tmp_path / "heads.png", heads(6, 4, 3), [*"abcd"], [*"xyz"], titles, "two\nlines", columns=6)
     height, width, _ = matplotlib.image.imread(tmp_path / "heads.png").shape
     assert height == pytest.approx(130 * (2.42 + 0.6), abs=2) and width == pytest.approx(130 * (6 * 2.03 + 0.6), abs=2)
+
+
+def test_a_true_label_is_a_row_of_a_confusion_matrix_and_an_answer_a_column(tmp_path: Path) -> None:
+    """What the first label was answered with moves along the first row, and nothing else changes."""
+    drawn = []
+    for answers in ((8, 0, 0), (0, 0, 8)):
+        draw_confusion(tmp_path / "x.png", ["好", "b", "c"], [answers, (0, 8, 0), (0, 8, 0)], "")
+        drawn.append(np.asarray(matplotlib.image.imread(tmp_path / "x.png"))[..., :3].sum(-1))
+    darker = drawn[1] - drawn[0]
+    first, last = (np.argwhere(side > 1).mean(0) for side in (darker, -darker))
+    assert first[0] == pytest.approx(last[0], abs=3) and first[0] < len(darker) / 2
+    assert first[1] < last[1] - len(darker) / 5
 
 
 def test_the_heaviest_cell_is_the_darkest(tmp_path: Path) -> None:
