@@ -59,6 +59,25 @@ def test_heads_are_weighed_by_loss_and_accuracy(
     assert said.code == 78 and "names no test documents: use --on FILE" in said.err
 
 
+def test_it_is_scored_by_what_it_guesses(clearhead: Clearhead, trained: Path, data: Path) -> None:
+    validated = [row for row in read_metrics(trained / "metrics.jsonl") if row["event"] == "validated"]
+    best = min(validated, key=lambda row: row["loss"])
+    words = ("score", "--model", trained, "--split", "validation")
+    tree = json.loads(clearhead(*words, "--json").out)
+    assert tree["accuracy"] == pytest.approx(best["accuracy"]) and tree["next_sentence"]["count"] > 5
+    said = clearhead(*words)
+    assert said.code == 0 and [line.split("  ")[0] for line in said.lines] == [
+        "accuracy",
+        "perplexity",
+        "next sentence",
+    ]
+    text = ("score", "--model", trained, "--text", data / "documents.txt", "--json")
+    every, few = json.loads(clearhead(*text).out), json.loads(clearhead(*text, "--limit", 7).out)
+    assert few["next_sentence"]["count"] == 7 < every["next_sentence"]["count"]
+    gate = clearhead(*words, "--min-accuracy", 100.1)
+    assert gate.code == 1 and "is below 100.1 %" in gate.err
+
+
 def test_gaps_are_filled_with_likely_words(clearhead: Clearhead, trained: Path) -> None:
     said = clearhead("fill", "--model", trained, "the film [MASK] great, and the cast was fine.")
     assert said.code == 0 and len(said.lines) == 5
@@ -94,6 +113,31 @@ def test_it_trains_and_goes_on_in_every_way(clearhead: Clearhead, data: Path, tm
     assert clearhead("train", tmp_path / "run", "--resume", "--set", "train.steps=4").code == 0
 
 
+def test_its_tokens_become_fewer_in_training_and_in_use(
+    clearhead: Clearhead, data: Path, trained: Path, tmp_path: Path
+) -> None:
+    learn = assignments(*SMALL, f"init={trained}", "model.reduce.kind=prune", "train.steps=2", "train.validate_every=2")
+    said = clearhead("train", "bert", "--text", data / "documents.txt", "--out", tmp_path / "soft", *learn)
+    assert said.code == 0 and "new: encoder.blocks.0.reduction.threshold" in said.err
+    text, trail = "the film [MASK] great, and the cast was fine.", tmp_path / "trail.png"
+    for how in (("merge", "--r", 2), ("prune", "--threshold", 1.0)):
+        assert len(clearhead("fill", "--model", trained, text, "--reduce", *how).lines) == 5
+        scored = clearhead("score", "--model", trained, "--split", "validation", "--json", "--reduce", *how)
+        assert json.loads(scored.out)["count"] > 10
+    assert clearhead("inspect", trained, text, "--reduce", "merge", "--r", 2, "--trail", trail).code == 0
+    assert trail.stat().st_size > 500
+    curve = ("--merge", 0, 2, "--split", "validation", "--rounds", 1, "--out", tmp_path / "curve.png")
+    rows = [line.split("|") for line in clearhead("bench", "reduce", trained, *curve).lines if line.startswith("| ")]
+    assert rows[1][2:4] == rows[2][2:4], "merging nothing changes no guess"
+    assert float(rows[3][6]) == pytest.approx(float(rows[2][6]) - 2, abs=0.05)
+    export = clearhead("export", tmp_path / "soft", "--to", "onnx", "--out", tmp_path / "onnx")
+    assert export.code == 69 and "its tokens become fewer on the way (reduce.kind is 'prune')" in export.err
+    packed = clearhead(
+        "train", "bert", "--text", data / "documents.txt", "--out", tmp_path / "x", *learn, "--set", "data.pack=true"
+    )
+    assert packed.code == 78 and "several texts share a row" in packed.err.strip().splitlines()[-1]
+
+
 def test_a_classifier_starts_from_its_weights(clearhead: Clearhead, data: Path, trained: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     settings = assignments(f"init={trained}", "train.steps=2", "train.layer_decay=0.8", "data.hold_out=10")
@@ -114,6 +158,13 @@ def test_mistakes_are_told_in_one_line(clearhead: Clearhead, data: Path, trained
         (("train", "bert"), 2, "say what to train on: --text FILE, with a document a line"),
         (("fill", "--model", trained, "no gap"), 65, "text 1 has no gap to fill: write [MASK] where one is"),
         (("fill", "x [MASK]"), 2, "say which model is to fill"),
+        (("score", "--model", trained), 2, "say what to score on: --text FILE, with a document a line"),
+        (
+            ("score", "--model", trained, "--split", "validation", "--beam", 2),
+            2,
+            "on documents, in torch: leave out --beam",
+        ),
+        (("score", "--model", trained, "--split", "test"), 78, "names no test documents: use --text FILE"),
         (("classify", "--model", trained, "x"), 2, f"{trained} is a bert: use clearhead fill"),
     ):
         found = clearhead(*words)

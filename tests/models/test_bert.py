@@ -12,6 +12,7 @@ from clearhead.config import build
 from clearhead.errors import ConfigError
 from clearhead.models.bert import Bert, BertConfig
 from clearhead.models.classifier import Classifier, ClassifierConfig
+from clearhead.models.reduction import ReduceConfig
 from clearhead.nn.kernels import KERNELS
 from clearhead.nn.norms import NORMS
 from clearhead.nn.positions import POSITIONS
@@ -82,6 +83,51 @@ def test_texts_that_share_a_row_are_read_as_if_alone(variant: dict[str, Any]) ->
     together = model.encode(ids, real=texts >= 0, texts=texts)
     for number, part in enumerate((slice(0, 4), slice(4, 7), slice(7, 8))):
         torch.testing.assert_close(together[:, part], model.encode(ids[:, part]), msg=f"text {number}")
+
+
+# Fewer tokens --------------------------------------------------------------------------------------------------------
+
+FEWER = [ReduceConfig(kind="merge", r=2), *(ReduceConfig(kind=kind, threshold=2.0) for kind in ("prune", "prune_hard"))]
+REDUCED = pytest.mark.parametrize("how", FEWER, ids=lambda how: how.kind)
+AT_REST = [ReduceConfig(kind="merge", r=0), ReduceConfig(kind="prune", threshold=0.0)]
+
+
+@pytest.mark.parametrize("how", AT_REST, ids=lambda how: how.kind)
+def test_where_no_token_is_to_go_nothing_changes_to_the_bit(how: ReduceConfig) -> None:
+    ids, real = ids_of(2, 9), torch.arange(9) < torch.tensor([[9], [4]])
+    assert torch.equal(new(reduce=how)(ids, real=real), new()(ids, real=real))
+
+
+@REDUCED
+def test_what_is_asked_for_and_what_stands_around_texts_never_goes(how: ReduceConfig) -> None:
+    model, ids = new(reduce=how), ids_of(2, 12)
+    hidden, asked, segments = torch.zeros(3, 2, 12, dtype=torch.bool).unbind(0)
+    hidden[:, 4] = asked[:, 6] = True
+    segments = (torch.arange(12) > 7).long().expand(2, -1)
+    tokens = model.read(ids, hidden, segments, real=torch.arange(12) < torch.tensor([[12], [11]]), asked=asked)
+    assert tokens.holder is not None and tokens.x.shape[1] < 12
+    for row, last in enumerate((11, 10)):
+        for place in (0, 4, 6, 7, last):
+            holder = tokens.holder[row, place]
+            assert holder >= 0 and (tokens.holder[row] == holder).sum() == 1, place
+
+
+@REDUCED
+def test_each_token_comes_back_as_the_one_it_is_in(how: ReduceConfig) -> None:
+    model, ids = new(reduce=how), ids_of(2, 12)
+    tokens, spread = model.read(ids), model.encode(ids)
+    assert tokens.holder is not None and spread.shape == (2, 12, 8)
+    for row in range(2):
+        for place, holder in enumerate(tokens.holder[row].tolist()):
+            wanted = tokens.x[row, holder] if holder >= 0 else torch.zeros(8, dtype=torch.double)
+            assert torch.equal(spread[row, place], wanted)
+
+
+@REDUCED
+def test_with_fewer_tokens_a_text_is_read_alike_alone_and_padded(how: ReduceConfig) -> None:
+    model, ids = new(reduce=how), ids_of(2, 12)
+    real = torch.arange(12) < torch.tensor([[12], [8]])
+    torch.testing.assert_close(model(ids, real=real)[1, :8], model(ids[1:, :8])[0])
 
 
 def test_padding_changes_nothing() -> None:

@@ -7,9 +7,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from clearhead.data.documents import MaskedBatch
 from clearhead.data.examples import Draw
 from clearhead.data.windows import Tiled
+from clearhead.models.bert import Bert, BertConfig
 from clearhead.models.gpt import Gpt, GptConfig
+from clearhead.models.reduction import ReduceConfig
 from clearhead.text import PAD_ID
 from clearhead.training.losses import LOSSES
 from clearhead.training.objectives import OBJECTIVES
@@ -50,3 +53,26 @@ def test_two_passes_of_a_language_model_are_asked_to_agree() -> None:
     gpt.eval()
     one, two = (float(OBJECTIVES["gpt"](gpt, batch, loss).total.detach()) for loss in (plain, agreeing))
     assert one == pytest.approx(two)
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_what_the_tokens_of_a_bert_cost_is_added_while_it_learns_which_to_drop() -> None:
+    asked = np.zeros((2, 8), dtype=np.bool_)
+    asked[0, 2:4] = asked[1, 5] = True
+    zeros = np.zeros((2, 8), dtype=np.int64)
+    ids = np.random.default_rng(0).integers(4, 11, (2, 8))
+    batch = MaskedBatch(
+        ids, asked, asked, ids[asked], zeros, zeros, np.array([[0, 0], [1, 0]]), np.full(2, -1), asked.sum(1)
+    )
+    loss, totals = LOSSES["cross_entropy"](0.0, PAD_ID), []
+    for weight in (0.0, 0.5):
+        torch.manual_seed(0)
+        # At so low a threshold all tokens are kept, and the price of each text is one.
+        reduce = ReduceConfig(kind="prune", threshold=1e-9, weight=weight)
+        shape = BertConfig(vocab_size=11, dim=8, ff_dim=16, num_heads=2, num_layers=2, dropout=0.0, reduce=reduce)
+        bert = Bert(shape).train()
+        found = OBJECTIVES["bert"](bert, batch, loss)
+        found.total.backward()
+        assert (bert.encoder.blocks[0].reduction.threshold.grad is not None) and found.tokens == 3
+        totals.append(float(found.total.detach()))
+    assert totals[1] - totals[0] == pytest.approx(0.5 * 3, rel=1e-4)

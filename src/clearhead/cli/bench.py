@@ -110,7 +110,7 @@ def reduce(
     Parameters
     ----------
     model
-        A model or run directory: one that classifies pictures or texts.
+        A model or run directory: one that classifies pictures or texts, or a BERT.
     merge
         For each: how many tokens are merged in each layer.
     prune

@@ -130,6 +130,7 @@ def inspect(
         home = _home(model)
         with show.waiting("looking"):
             from clearhead.run.classifying import LoadedClassifier
+            from clearhead.run.filling import LoadedBert
             from clearhead.run.seeing import LoadedVit
             from clearhead.run.using import load
 
@@ -139,7 +140,7 @@ def inspect(
             make_fewer(loaded, reduce, r, threshold)
             _look_at_picture(loaded, text, given, trail, head or "encoder", ablate or [])
         else:
-            if not isinstance(loaded, LoadedClassifier):
+            if not isinstance(loaded, LoadedClassifier | LoadedBert):
                 fewer = {"--trail": trail, "--reduce": reduce, "--r": r, "--threshold": threshold}
                 _refuse(f"a {loaded.model.config.kind}", fewer)
             make_fewer(loaded, reduce, r, threshold)

@@ -25,6 +25,7 @@ from clearhead.cli.flags import (
     Threads,
     Workers,
 )
+from clearhead.cli.guessing import score_guesses
 from clearhead.cli.judging import score_classifier, score_pictures
 from clearhead.cli.perplexity import score_text
 from clearhead.cli.reading import read_lines
@@ -77,6 +78,8 @@ def score(
 
     A language model is scored on a text instead: its perplexity per token, character and byte.
 
+    A BERT is scored on documents: how many hidden words it names, and whether it knows what follows what.
+
     clearhead score --model runs/de-en --source test.de --target test.en
 
     clearhead score --hypotheses output.txt --target test.en
@@ -88,6 +91,8 @@ def score(
     clearhead score --model runs/fashion-vit --split test --reduce merge --r 4
 
     clearhead score --model runs/shakespeare --text play.txt
+
+    clearhead score --model runs/imdb-bert --split validation
 
     Parameters
     ----------
@@ -104,7 +109,7 @@ def score(
     folder
         For a classifier: labelled texts as files, or for a vit pictures, in a folder for each label.
     text
-        For a language model: a text to foretell, plain or .gz.
+        For a language model: a text to foretell, plain or .gz; for a BERT: documents, one a line.
     hypotheses
         Translations made earlier, one a line, to be scored as they are.
     split
@@ -116,7 +121,7 @@ def score(
     language
         Target language, such as zh: decides how BLEU cuts words; the model's own unless given.
     like
-        Score also in a published protocol: bentrevett or wu2021; may be repeated.
+        Score also in a published protocol: bentrevett or wu2021, and for a language model nanogpt; may be repeated.
     beam
         Hypotheses kept side by side; 1 is greedy.
     limit
@@ -130,7 +135,7 @@ def score(
     baseline
         For a classifier: fit the linear baseline too, which takes its time.
     min_accuracy
-        For a classifier: exit with 1 if its accuracy, in per cent, is lower.
+        For a classifier or a BERT: exit with 1 if its accuracy, in per cent, is lower.
     """
     if (model is None) == (hypotheses is None):
         raise UsageError("score either a --model or a file of --hypotheses")
@@ -160,6 +165,17 @@ def score(
             as_json=as_json, device=device, engine=engine, threads=threads,
             fewer=(reduce, r, threshold),
         )  # fmt: skip
+    if model is not None and kind == "bert":
+        useless = {
+            "--tsv": tsv, "--csv": csv, "--jsonl": jsonl, "--folder": folder, "--source": source, "--target": target,
+            "--part": part, "--against": against, "--language": language, "--like": like, "--beam": beam,
+            "--save": save, "--min-bleu": min_bleu, "--png": png, "--workers": workers,
+            "--engine": None if engine == "torch" else engine,
+        }  # fmt: skip
+        return score_guesses(
+            model, text, split, limit, useless, min_accuracy=min_accuracy, as_json=as_json, device=device,
+            threads=threads, fewer=(reduce, r, threshold),
+        )  # fmt: skip
     labelled |= {"reduce": reduce, "r": r, "threshold": threshold}
     for flag, value in {**labelled, "png": png, "min-accuracy": min_accuracy}.items():
         if value is not None:
@@ -167,9 +183,12 @@ def score(
     if model is not None and (text is not None or kind == "gpt"):
         useless = {
             "--source": source, "--target": target, "--tsv": tsv, "--part": part, "--against": against, "--save": save,
-            "--language": language, "--like": like, "--beam": beam, "--limit": limit, "--min-bleu": min_bleu,
+            "--language": language, "--beam": beam, "--limit": limit, "--min-bleu": min_bleu,
         }  # fmt: skip
-        return score_text(model, text, split, useless, as_json=as_json, device=device, engine=engine, threads=threads)
+        return score_text(
+            model, text, split, useless, like=like or (), as_json=as_json, device=device, engine=engine,
+            threads=threads,
+        )  # fmt: skip
     texts: list[str] = []
     parts: dict[str, list[int]] = {}
     if model is None:

@@ -19,9 +19,11 @@ from clearhead.config import one_of
 from clearhead.errors import ConfigError
 from clearhead.models.encoder import EncoderConfig, build_encoder
 from clearhead.models.model import Model
+from clearhead.models.reduction import ReduceConfig
 from clearhead.nn.embedding import OutputLayer, TokenEmbedding
 from clearhead.nn.initialise import initialise
 from clearhead.nn.norms import LayerNorm
+from clearhead.nn.tokens import Tokens, first_and_last
 
 SEGMENTS = 2
 
@@ -40,6 +42,8 @@ class BertConfig(EncoderConfig):
     """Name hidden words; false where weights were imported that have no head for it."""
     output_bias: bool = False
     """Add a trained number to the score of each entry of the vocabulary."""
+    reduce: ReduceConfig = ReduceConfig()
+    """How its tokens become fewer; those that it is asked for never do."""
 
     @model_validator(mode="after")
     def _enough_segments(self) -> BertConfig:
@@ -69,7 +73,7 @@ class Bert(Model):
         self.mask = TokenEmbedding(1, config.dim, scaled=config.scale_embeddings)
         entries, eps = config.segment_entries, {} if config.norm_eps is None else {"eps": config.norm_eps}
         self.segments = TokenEmbedding(entries, config.dim, scaled=False) if entries else None
-        self.encoder = build_encoder(config)
+        self.encoder = build_encoder(config, config.reduce.reductions(config.num_layers))
         if config.fills_gaps:
             self.transform, self.norm = nn.Linear(config.dim, config.dim), LayerNorm(config.dim, **eps)
             self.output = OutputLayer(config.dim, config.vocab_size, self.embedding, biased=config.output_bias)
@@ -86,13 +90,34 @@ class Bert(Model):
         real: Bool[Tensor, "batch time"] | None = None,
         texts: Int[Tensor, "batch time"] | None = None,
     ) -> Float[Tensor, "batch time dim"]:
-        """Read; what is `hidden` is not looked at, no `segments` are all the first, `texts` in one row stay apart."""
+        """Read; what is `hidden` is not looked at, no `segments` are all the first, `texts` in one row stay apart.
+
+        Where tokens became fewer, each comes back as the one that it is in.
+        """
+        return self.read(ids, hidden, segments, real=real, texts=texts).spread()
+
+    def read(
+        self,
+        ids: Int[Tensor, "batch time"],
+        hidden: Bool[Tensor, "batch time"] | None = None,
+        segments: Int[Tensor, "batch time"] | None = None,
+        *,
+        real: Bool[Tensor, "batch time"] | None = None,
+        texts: Int[Tensor, "batch time"] | None = None,
+        asked: Bool[Tensor, "batch time"] | None = None,
+    ) -> Tokens:
+        """The same for those who must know what became of the tokens; those `asked` for stay, like those `hidden`."""
         x = self.embedding(ids)
         if hidden is not None:
             x = torch.where(hidden[..., None], self.mask(torch.zeros_like(ids[:1, :1])), x)
         if self.segments is not None:
             x = x + (self.segments.weight[0] if segments is None else self.segments(segments))
-        return self.encoder(x, real=real, texts=texts)
+        if not self.encoder.reduces:
+            return self.encoder.run(Tokens(x, real), texts=texts)
+        special = first_and_last(x, real)
+        for kept in (hidden, asked, None if segments is None else _ends_of_first(segments)):
+            special = special if kept is None else special | kept
+        return self.encoder.run(Tokens(x, real, special), texts=texts)
 
     def words(self, x: Float[Tensor, "tokens dim"]) -> Float[Tensor, "tokens dim"]:
         """What the output layer sees of some positions."""
@@ -125,3 +150,10 @@ class Bert(Model):
         """The logits of the token at each position."""
         x = self.encode(ids, hidden, segments, real=real)
         return self.named(x.flatten(0, 1)).unflatten(0, ids.shape)
+
+
+def _ends_of_first(segments: Int[Tensor, "batch time"]) -> Bool[Tensor, "batch time"]:
+    """Where the next token is the first of the second segment: the control token between the two."""
+    found = torch.zeros_like(segments, dtype=torch.bool)
+    found[:, :-1] = segments[:, 1:] > segments[:, :-1]
+    return found

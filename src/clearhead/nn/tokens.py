@@ -77,6 +77,12 @@ class Tokens(NamedTuple):
         x, _ = matching.merge(self.x, None if self.counts is None else self.counts.to(self.x.dtype))
         return self._moved(matching.move)._replace(x=x, counts=counts, at=at[..., 0])
 
+    def spread(self) -> Float[Tensor, "batch input dim"]:
+        """Every token that came in: each as the one that it is in, zeros for one that was dropped."""
+        if self.holder is None:
+            return self.x
+        return rows_at(self.x, self.holder.clamp(min=0)).masked_fill((self.holder < 0)[..., None], 0.0)
+
     def only(self, kept: Bool[Tensor, "batch time"]) -> Tokens:
         """The tokens that are kept, moved together; rows that are left shorter are padded."""
         if torch.equal(kept, torch.ones_like(kept) if self.real is None else self.real):

@@ -60,13 +60,20 @@ def inspect_bert(loaded: LoadedBert, text: str, target: str | None = None, *, ab
         dataclasses.replace(token, text=GAP) if is_hidden else token
         for token, is_hidden in zip(tokens_of(loaded.tokenizers.source, given.ids), given.hidden, strict=True)
     ]
-    with ablated(loaded.model, *ablate) as silent, recording(loaded.model, {"source": tokens}) as tape:
+    with (
+        ablated(loaded.model, *ablate) as silent,
+        recording(loaded.model, {"source": tokens}) as tape,
+        following(loaded.model) as trail,
+    ):
         found = loaded.log_probs(given)
+    if loaded.model.encoder.reduces:
+        told_of_inputs(tape, trail)
     ids = list(given.ids)
     for place, index in zip(given.places, found.argmax(-1).tolist(), strict=True):
         ids[place] = index
     loss = -float(found.max(-1).mean()) if given.places else 0.0
-    return _inspection(loaded, text, loaded.tokenizers.source.decode(ids[1:-1]), tape, ablate, silent, loss)
+    answer = loaded.tokenizers.source.decode(ids[1:-1])
+    return dataclasses.replace(_inspection(loaded, text, answer, tape, ablate, silent, loss), trail=trail)
 
 
 def _inspection(

@@ -86,6 +86,14 @@ class BertRun(RunConfig):
     model: BertConfig = BertConfig()
     """The shape of the model."""
 
+    @model_validator(mode="after")
+    def _rows_stay_whole(self) -> BertRun:
+        if self.data.pack and self.model.reduce.kind != "none":
+            raise ValueError(
+                "tokens cannot become fewer where several texts share a row: leave out reduce or data.pack"
+            )
+        return self
+
 
 class GptRun(RunConfig):
     """Everything that makes the run of a language model what it is."""

@@ -8,12 +8,15 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from clearhead.data.examples import Batch
+from clearhead.data.batches import BatchConfig, fixed_parts
+from clearhead.data.examples import Batch, Examples
 from clearhead.data.labelled import LabelledBatch, framed
 from clearhead.data.pictures import PictureExamples
 from clearhead.errors import UsageError
 from clearhead.models import Model
 from clearhead.run.classifying import LoadedClassifier
+from clearhead.run.filling import LoadedBert
+from clearhead.run.guessing import documents_to_guess
 from clearhead.run.judging import ToJudge, texts_to_judge
 from clearhead.run.seeing import LoadedVit, pictures_to_score
 from clearhead.run.tasks import TASKS
@@ -21,6 +24,8 @@ from clearhead.run.using import load
 
 TOKENS = 8192
 """What a batch holds, padding included."""
+BATCH = BatchConfig(max_tokens=4096)
+"""The same where most of it is answers, whose logits take room."""
 
 Item = TypeVar("Item")
 
@@ -52,6 +57,15 @@ def evenly(items: Sequence[Item], count: int) -> list[Item]:
     """
     count = min(count, len(items))
     return [items[place * len(items) // count] for place in range(count)]
+
+
+def in_batches(examples: Examples, limit: int | None = None) -> list[Batch]:
+    """All examples in batches, or so many of them, evenly spaced."""
+    if limit is None or limit >= len(examples):
+        return [part.batch for part in fixed_parts(examples, BATCH)]
+    rows = np.arange(limit) * len(examples) // limit
+    most = max(1, BATCH.max_tokens // int(examples.lengths[rows].max()))
+    return [examples.batch(rows[first : first + most], None) for first in range(0, limit, most)]
 
 
 def picture_batches(loaded: LoadedVit, examples: PictureExamples) -> list[Batch]:
@@ -98,6 +112,9 @@ BATCHES: dict[type, Callable[[Any, Path, str, int | None], list[Batch]]] = {
     ),
     LoadedClassifier: lambda loaded, path, split, limit: text_batches(
         loaded, texts_to_judge(loaded, path, {}, split, limit)
+    ),
+    LoadedBert: lambda loaded, path, split, limit: in_batches(
+        documents_to_guess(loaded, path, None, split, "--split validation"), limit
     ),
 }
 """Where the batches come from, by what a model is used through."""

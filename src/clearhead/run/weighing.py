@@ -5,50 +5,41 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
-from clearhead.config import build
-from clearhead.data.batches import BatchConfig, fixed_parts
 from clearhead.data.corpus import driven
-from clearhead.data.documents import DocumentConfig, MaskedDocuments, document_sentences, open_documents
-from clearhead.data.examples import Batch, Examples
-from clearhead.data.spans import Spans
+from clearhead.data.examples import Batch
 from clearhead.data.tables import ENDINGS
-from clearhead.data.texts import survey
 from clearhead.data.windows import Tiled, opening_or_tokenising_text
-from clearhead.errors import ConfigError, DataError, UsageError
+from clearhead.errors import DataError, UsageError
 from clearhead.evaluate import score
 from clearhead.generate.settings import GenerationConfig
 from clearhead.nn.masks import real_tokens
 from clearhead.run.classifying import LoadedClassifier
 from clearhead.run.continuing import LoadedGpt
 from clearhead.run.filling import LoadedBert
-from clearhead.run.gathering import tokenised_survey
+from clearhead.run.guessing import documents_to_guess
 from clearhead.run.judging import texts_to_judge
 from clearhead.run.likelihood import kept_text
 from clearhead.run.scoring import pairs_to_score
 from clearhead.run.seeing import LoadedVit, pictures_to_score
-from clearhead.run.settings import BertRun, trained_by
 from clearhead.run.task import Asked, Measure, Trial
-from clearhead.run.tasks import TASKS
 from clearhead.run.texts import examine_text
 from clearhead.run.translating import LoadedTranslator
-from clearhead.run.trying import picture_batches, text_batches
+from clearhead.run.trying import in_batches, picture_batches, text_batches
 from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID
 from clearhead.training.losses import LOSSES
 from clearhead.training.objectives import OBJECTIVES
 
 LOSS_TOKENS = 1024
 """Target tokens, padding included, whose logits exist at the same time."""
-BATCH = BatchConfig(max_tokens=4096)
 LOSS = Measure("loss", 1, 4)
-Result = TypeVar("Result")
 
 
 class Answers(Trial):
@@ -195,60 +186,16 @@ def running_text(loaded: LoadedGpt, model: Path, asked: Asked) -> Trial:
     if not len(tokens.ids):
         raise DataError(f"{text.name} holds no text that this model's tokenizer knows")
     windows = Tiled(tokens.ids, loaded.model.config.max_len)
-    return Foretelling(loaded.model, _batches(windows, asked.limit), "tokens")
+    return Foretelling(loaded.model, in_batches(windows, asked.limit), "tokens")
 
 
 def documents(loaded: LoadedBert, model: Path, asked: Asked) -> Trial:
     """Documents of a file or folder, or those that were validated on; the same tokens are hidden each time."""
-    path, config = asked.one_file(), trained_by(model)
-    assert config is None or isinstance(config, BertRun)
-    data = config.data if config is not None else DocumentConfig()
-    if path is not None:
-        tree = {**TASKS["bert"].given({"text": str(path)}), "text": data.text}
-        texts = open_documents(build(DocumentConfig, tree, "the command line"), "train")
-    elif config is None or asked.split != "validation":
-        raise ConfigError(f"the model's training config names no {asked.split} documents: use --on FILE")
-    else:
-        texts = open_documents(data, "validation")
-    if texts is not None:
-        found = survey(texts, max_chars=data.max_chars, drop_duplicates=False)
-        chosen = found.kept
-    else:
-        assert config is not None
-        gathered = TASKS["bert"].examine(config)
-        found, chosen = gathered.survey, gathered.held_out
-    tokenizer = loaded.tokenizers.source
-    steps = tokenised_survey(found, tokenizer, document_sentences, "sentences", data.whole_words)
-    everything, _ = _end_of(steps)
-    rows = np.flatnonzero(chosen[everything.numbers])
-    examples = MaskedDocuments(
-        Spans(everything.subset(rows), loaded.model.config.max_len),
-        vocab_size=tokenizer.vocab_size,
-        asked=data.asked,
-        next_sentence=loaded.model.config.next_sentence,
-        pack=data.pack,
-    )
-    return Answers(loaded.model, _batches(examples, asked.limit), "hidden tokens")
-
-
-def _batches(examples: Examples, limit: int | None) -> list[Batch]:
-    """All examples in batches, or so many of them, evenly spaced."""
-    if limit is None or limit >= len(examples):
-        return [part.batch for part in fixed_parts(examples, BATCH)]
-    rows = np.arange(limit) * len(examples) // limit
-    most = max(1, BATCH.max_tokens // int(examples.lengths[rows].max()))
-    return [examples.batch(rows[first : first + most], None) for first in range(0, limit, most)]
+    examples = documents_to_guess(loaded, model, asked.one_file(), asked.split, "--on FILE")
+    return Answers(loaded.model, in_batches(examples, asked.limit), "hidden tokens")
 
 
 def _kind_of(path: Path) -> str:
     """The kind of a table of labelled texts, by its name; where that says nothing, tabs are between its columns."""
     kind = "folder" if path.is_dir() else ENDINGS.get(Path(path.name.removesuffix(".gz")).suffix.lower(), "tsv")
     return "tsv" if kind == "lines" else kind
-
-
-def _end_of(steps: Generator[object, None, Result]) -> Result:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return cast(Result, end.value)

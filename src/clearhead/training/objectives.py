@@ -115,13 +115,15 @@ def fill(model: Bert, batch: MaskedBatch, loss: Loss) -> LossSum:
     texts = torch.from_numpy(batch.texts).to(device)
     asked = torch.from_numpy(batch.asked).to(device)
     answers = torch.from_numpy(batch.answers).to(device)
-    x = model.encode(
+    tokens = model.read(
         torch.from_numpy(batch.ids).to(device),
         torch.from_numpy(batch.hidden).to(device),
         torch.from_numpy(batch.segments).to(device),
         real=None if batch.is_full else texts >= 0,
         texts=texts if batch.is_packed else None,
+        asked=asked,
     )
+    x = tokens.spread()
     words = model.words(x[asked])
     sums = loss(words, answers, model.output)
     if not model.training:
@@ -133,6 +135,10 @@ def fill(model: Bert, batch: MaskedBatch, loss: Loss) -> LossSum:
         # A text of one sentence asks nothing, and its loss is worth nothing: but every weight gets its gradient.
         misses = F.cross_entropy(model.follows(x[rows, columns]).float(), follows.clamp(min=0), reduction="none")
         sums = sums._replace(total=sums.total + (misses * weights * (follows >= 0)).sum())
+    if tokens.price is not None:
+        # What tokens cost weighs, like the question of what follows, as much as all words of a text.
+        price = (tokens.price * asked.sum(1)).sum()
+        sums = sums._replace(total=sums.total + model.config.reduce.weight * price)
     return sums
 
 

@@ -113,7 +113,8 @@ class BertTask(Task[BertRun, Gathered, Bert]):
             ids, hidden, segments, texts = (
                 torch.from_numpy(part).to(device) for part in (batch.ids, batch.hidden, batch.segments, batch.texts)
             )
-            x = model.encode(ids, hidden, segments, real=texts >= 0, texts=texts)
+            apart = texts if batch.is_packed else None
+            x = model.encode(ids, hidden, segments, real=texts >= 0, texts=apart)
             places = np.flatnonzero(batch.hidden[0])[:SHOWN_WORDS]
             if not len(places):
                 continue
