@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 import torch
+from torch import nn
 
 from clearhead.models.translator import Translator, TranslatorConfig
+from clearhead.models.vit import Vit, VitConfig
 from clearhead.training.distributed import SOLO, Team
-from clearhead.training.optimizers import OPTIMIZERS, Muon, orthogonalise, state_tensors
+from clearhead.training.optimizers import OPTIMIZERS, Muon, orthogonalise, rate_shares, state_tensors
 
 
 def translator() -> Translator:
@@ -34,8 +38,17 @@ def test_stacked_matrices_are_orthogonalised_as_each_alone() -> None:
     assert torch.allclose(orthogonalise(x), alone, atol=1e-5)
 
 
-def test_muon_moves_matrices_inside_the_layers_and_leaves_tables_and_vectors_to_adam() -> None:
-    model = translator()
+def vit() -> Vit:
+    picture = {"height": 8, "width": 8, "channels": 1, "mean": [0.5], "spread": [0.5], "patch": 4, "pooling": "first"}
+    shape = {"dim": 16, "ff_dim": 32, "num_heads": 2, "num_layers": 2, "positions": "learned"}
+    return Vit(VitConfig(labels=["bag", "boot"], **picture, **shape))
+
+
+@pytest.mark.parametrize("make", [translator, vit])
+def test_muon_moves_matrices_inside_the_layers_and_leaves_tables_places_and_vectors_to_adam(
+    make: Callable[[], nn.Module],
+) -> None:
+    model = make()
     optimizer = OPTIMIZERS["muon"](model, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0)
     for group in optimizer.param_groups:
         group["lr"] = 1e-3
@@ -45,8 +58,17 @@ def test_muon_moves_matrices_inside_the_layers_and_leaves_tables_and_vectors_to_
     kinds = {name.rsplit("/", 1)[0]: name.rsplit("/", 1)[1] for name in state_tensors(optimizer, model)}
     assert set(kinds) == {name for name, _ in model.named_parameters()}
     for name, parameter in model.named_parameters():
-        by_muon = parameter.ndim == 2 and "embedding" not in name
+        by_muon = parameter.ndim == 2 and ".blocks." in name
         assert (kinds[name] == "momentum") == by_muon, name
+
+
+def test_what_reads_a_picture_learns_like_what_embeds_a_text() -> None:
+    model = vit()
+    shares = rate_shares(model, 0.5)
+    found = {name: shares[parameter] for name, parameter in model.named_parameters()}
+    assert {found[name] for name in found if name.startswith(("patches.", "grid.", "class_token."))} == {0.5**3}
+    assert {found[name] for name in found if ".blocks.1." in name} == {0.5}
+    assert found["output.weight"] == 1.0
 
 
 def test_a_muon_step_is_about_as_large_as_one_of_adam() -> None:

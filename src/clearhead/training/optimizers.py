@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from clearhead.nn.embedding import OutputLayer, TokenEmbedding
+from clearhead.nn.patches import ClassToken, Grid
 from clearhead.nn.positions import Positions
 from clearhead.nn.stacks import Stack
 from clearhead.training.distributed import SOLO, Team
@@ -42,11 +43,11 @@ def adamw(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, te
 
 
 def muon(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, team: Team = SOLO) -> Optimizer:
-    """Muon for the matrices inside the layers, AdamW for embeddings, output, norms and biases."""
-    tables = _tables(model)
+    """Muon for the matrices inside the layers, AdamW for all that embeds or tells places, output, norms and biases."""
+    layers = [block for stack in model.modules() if isinstance(stack, Stack) for block in stack.blocks]
+    inside = {id(p) for layer in layers for p in layer.parameters() if p.ndim == 2}
     trained = [p for p in model.parameters() if p.requires_grad]
-    matrices = [p for p in trained if p.ndim == 2 and id(p) not in tables]
-    inside = {id(p) for p in matrices}
+    matrices = [p for p in trained if id(p) in inside]
     others = [p for p in trained if id(p) not in inside]
     return Muon(matrices, others, betas=betas, eps=eps, weight_decay=weight_decay, team=team)
 
@@ -77,9 +78,7 @@ class Muon(Optimizer):
         weight_decay: float,
         team: Team = SOLO,
     ) -> None:
-        super().__init__(
-            [{"params": list(matrices), "orthogonal": True}], {"lr": 0.0, "weight_decay": weight_decay}
-        )
+        super().__init__([{"params": list(matrices), "orthogonal": True}], {"lr": 0.0, "weight_decay": weight_decay})
         self._adam = torch.optim.AdamW(list(others), lr=0.0, betas=betas, eps=eps, weight_decay=0.0, fused=True)
         self._team = team
         # One memory and one list of groups, so that schedules and checkpoints see a single optimizer.
@@ -194,7 +193,9 @@ def rate_shares(model: nn.Module, decay: float, tables: float = 1.0) -> dict[Ten
             for number, block in enumerate(stack.blocks):
                 shares |= dict.fromkeys(block.parameters(), decay ** (len(stack.blocks) - number))
     for path, module in model.named_modules():
-        if isinstance(module, TokenEmbedding | Positions) or path.endswith("embedding"):
+        if isinstance(module, TokenEmbedding | Positions | Grid | ClassToken) or path.endswith(
+            ("embedding", "patches")
+        ):
             shares |= dict.fromkeys(module.parameters(), decay ** (deepest + 1))
     rows = _tables(model)
     return {parameter: share * (tables if id(parameter) in rows else 1.0) for parameter, share in shares.items()}
