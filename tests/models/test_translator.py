@@ -9,12 +9,16 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from tests.shared.weights import stir
 from torch import Tensor
 
 from clearhead.checkpoint import load_model, model_tensors, save_model
 from clearhead.config import build
 from clearhead.errors import ConfigError
+from clearhead.generate.settings import GenerationConfig
+from clearhead.generate.strategies import generate
 from clearhead.models import MODELS
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.nn.embedding import TIES
@@ -22,11 +26,13 @@ from clearhead.nn.feedforward import FEED_FORWARDS
 from clearhead.nn.kernels import KERNELS
 from clearhead.nn.norms import NORMS
 from clearhead.nn.positions import POSITIONS
+from clearhead.nn.reduction import REDUCTIONS
 from clearhead.nn.residual import RESIDUALS
 from clearhead.text.kinds import TokenizerConfig
 from clearhead.text.tokenizer import TokenizerPair
 
 VOCAB, BATCH, SOURCE, TARGET = 11, 3, 6, 5
+BOS, EOS = 0, 1
 SMALL: dict[str, Any] = {
     "source_vocab_size": VOCAB, "target_vocab_size": VOCAB, "dim": 16, "ff_dim": 24, "num_heads": 4,
     "encoder_layers": 1, "decoder_layers": 1, "dropout": 0.0, "max_len": 12,
@@ -34,6 +40,11 @@ SMALL: dict[str, Any] = {
 Variant = dict[str, Any]
 NewTranslator = Callable[..., Translator]
 
+REDUCED: list[dict[str, Any]] = [
+    {"kind": "merge", "r": 1},
+    *({"kind": kind, "threshold": 0.95} for kind in ("prune", "prune_hard")),
+]
+"""Every reduction, so that it does something to a source of six tokens."""
 MIXING_NORMS = [name for name, kind in NORMS.items() if kind.mixes_time]
 VARIANTS: list[Variant] = [
     *(
@@ -51,6 +62,11 @@ VARIANTS: list[Variant] = [
     {"encoder_layers": 3, "decoder_layers": 2},
     {"scale_embeddings": False},
     {"target_vocab_size": 7},
+    *(
+        {"reduce": how, "encoder_layers": 2, "positions": positions}
+        for how in REDUCED
+        for positions in ("none", "alibi")
+    ),
 ]
 """Every member of every family at least once; the kernels meet all of them below."""
 
@@ -194,6 +210,96 @@ def test_selected_rows_go_on_as_if_they_had_been_alone(
     alone = model(source[index], whole, None if real is None else real[index])
     assert_close(torch.stack(steps, 1), alone[:, TARGET:])
     assert state.cache.length == TARGET, "the state that was selected from is as it was"
+
+
+# Fewer tokens --------------------------------------------------------------------------------------------------------
+
+
+def test_every_reduction_is_among_the_variants() -> None:
+    assert {how["kind"] for how in REDUCED} == REDUCTIONS.keys() - {"none"}
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(
+    "how", [{"kind": "merge", "r": 0}, {"kind": "prune", "threshold": 0.0}, {"kind": "prune_hard", "threshold": 0.0}]
+)
+def test_where_nothing_is_asked_for_nothing_changes_to_the_bit(new: NewTranslator, how: Variant, kernel: str) -> None:
+    whole, model = new(kernel=kernel), new(kernel=kernel, reduce=how)
+    source, target = some_ids(whole)
+    for real in (None, lengths(SOURCE, 6, 3, 1)):
+        assert torch.equal(model(source, target, real), whole(source, target, real))
+        one, other = (made.step(target[:, 0], made.start(source, real))[0] for made in (model, whole))
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("how", REDUCED, ids=as_id)
+def test_fewer_tokens_are_looked_back_at_and_the_end_of_each_source_among_them(
+    new: NewTranslator, how: Variant
+) -> None:
+    model, counts = new(encoder_layers=2, reduce=how), (6, 3, 1)
+    source, target = some_ids(model)
+    real = lengths(SOURCE, *counts)
+    memory, state = model.encode(source, real), model.start(source, real)
+    assert memory.holder is not None and memory.x.shape[1] < SOURCE
+    for row, count in enumerate(counts):
+        end = memory.holder[row, count - 1]
+        assert end >= 0 and (memory.holder[row] == end).sum() == 1
+        assert memory.counts is None or memory.counts[row, end] == 1
+    cross = state.cache.blocks[0].cross
+    assert cross is not None and cross.key.shape[2] == memory.x.shape[1]
+    assert not torch.allclose(model(source, target, real), new(encoder_layers=2)(source, target, real))
+
+
+@pytest.mark.usefixtures("unchecked")
+@torch.no_grad()
+@settings(deadline=None, max_examples=25, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=4), st.integers(0, 5), st.integers(1, 3))
+def test_merged_sizes_sum_to_the_number_of_real_tokens(
+    new: NewTranslator, counts: list[int], r: int, layers: int
+) -> None:
+    model = new(encoder_layers=layers, reduce={"kind": "merge", "r": r})
+    memory = model.encode(torch.randint(VOCAB, (len(counts), 12)), lengths(12, *counts))
+    assert memory.numbers.tolist() == counts
+    assert memory.real is None or (memory.real.sum(1) <= torch.tensor(counts)).all()
+
+
+@torch.no_grad()
+def test_equal_tokens_of_a_memory_are_looked_at_as_often_alone(new: NewTranslator) -> None:
+    """Proportional attention across: a token that counts for three is seen like three copies of it."""
+    model = new()
+    source, target = some_ids(model, batch=1)
+    memory = model.encode(source)
+    copies = memory._replace(x=torch.cat([memory.x, *[memory.x[:, 5:]] * 2], dim=1))
+    counts = torch.tensor([[1.0, 1.0, 1.0, 1.0, 1.0, 3.0]], dtype=torch.double)
+    assert_close(model.lead(memory._replace(counts=counts), target), model.lead(copies, target))
+
+
+@pytest.mark.usefixtures("unchecked")
+@torch.no_grad()
+@pytest.mark.parametrize("how", REDUCED, ids=as_id)
+@pytest.mark.parametrize(
+    "search", [{"strategy": "greedy"}, {"beam_size": 3, "nbest": 3}, {"strategy": "sample"}], ids=as_id
+)
+def test_what_a_search_finds_is_worth_what_the_whole_model_says(
+    new: NewTranslator, search: Variant, how: Variant
+) -> None:
+    model, counts = new(encoder_layers=2, reduce=how), (6, 3, 4)
+    source, _ = some_ids(model)
+    config = GenerationConfig(**search, length_penalty=0.0, loop_guard=False)
+    options: dict[str, Any] = {"bos_id": BOS, "eos_id": EOS}
+    found = generate(
+        model.step, model.start(source, lengths(SOURCE, *counts)), 3, config, max_lens=[9, 5, 7], **options
+    )
+    for row, count in enumerate(counts):
+        one = source[row : row + 1, :count]
+        alone = generate(model.step, model.start(one), 1, config, max_lens=[[9, 5, 7][row]], row_keys=[row], **options)
+        assert [best.ids for best in found[row]] == [best.ids for best in alone[0]]
+        for best in found[row]:
+            said = torch.tensor([[*best.ids, EOS]])[:, : len(best.ids) + best.finished]
+            fed = torch.cat([torch.tensor([[BOS]]), said[:, :-1]], 1)
+            right = model(one, fed).log_softmax(-1).gather(2, said[..., None])
+            assert float(right.sum()) == pytest.approx(best.log_prob, abs=1e-5)
 
 
 # Gradients -----------------------------------------------------------------------------------------------------------

@@ -88,7 +88,8 @@ def looked_at(cache: StackCache, rows: int) -> list[int]:
 def test_a_stack_cache_selects_in_every_block(rows: list[int]) -> None:
     index = torch.tensor(rows, dtype=torch.long)
     own, seen, real = [entries(4) for _ in range(2)], entries(5), torch.rand(BATCH, 5) < 0.5
-    cache = a_cache(own, seen, real)
+    bias = torch.randn(BATCH, 1, 1, 5)
+    cache = a_cache(own, seen, real)._replace(context_bias=bias)
     chosen = cache.select(index)
     assert chosen.length == cache.length == 4
     nothing = entries(0, batch=len(rows))
@@ -96,10 +97,11 @@ def test_a_stack_cache_selects_in_every_block(rows: list[int]) -> None:
         assert torch.equal(block.attention.append(nothing, nothing).key, key[index])
     memory, cross = looked_at(chosen, len(rows)), chosen.blocks[0].cross
     assert cross is not None
-    assert chosen.context_real is not None
+    assert chosen.context_real is not None and chosen.context_bias is not None
     assert torch.equal(cross.key[memory], seen[index])
     assert torch.equal(cross.value[memory], -seen[index])
     assert torch.equal(chosen.context_real[memory], real[index])
+    assert torch.equal(chosen.context_bias[memory], bias[index])
     assert chosen.blocks[1].cross is None
 
 

@@ -17,6 +17,7 @@ from clearhead.nn.norms import NORMS, Norm
 from clearhead.nn.positions import POSITIONS, Positions
 from clearhead.nn.residual import RESIDUALS
 from clearhead.nn.stacks import Stack
+from clearhead.nn.tokens import Tokens
 
 BATCH, TIME, SOURCE, DIM = 3, 5, 6, 16
 NewStack = Callable[..., Stack]
@@ -256,7 +257,7 @@ CHUNKS = [[1] * 6, [3, 1, 2], [6]]
 def in_chunks(
     stack: Stack, x: Tensor, chunks: list[int], context: Tensor | None = None, context_real: Tensor | None = None
 ) -> Tensor:
-    cache = stack.new_cache(context, context_real, capacity=2)
+    cache = stack.new_cache(None if context is None else Tokens(context, context_real), capacity=2)
     steps = []
     for part in x.split(chunks, dim=1):
         steps.append(stack(part, cache=cache))
@@ -300,7 +301,7 @@ def test_selected_rows_equal_those_rows_alone(
     stack = new_stack(kernel=kernel, positions=positions, num_kv_heads=2, causal=True, cross=True)
     past, context, index = tokens(time=4), tokens(time=SOURCE), torch.tensor(rows, dtype=torch.long)
     real, new = lengths(SOURCE, 6, 3, 1), tokens(batch=len(rows), time=3)
-    cache = stack.new_cache(context, real, capacity=4)
+    cache = stack.new_cache(Tokens(context, real), capacity=4)
     stack(past, cache=cache)
     chosen = cache.select(index)
     steps = [stack(part, cache=chosen) for part in new.split([1, 2], dim=1)]

@@ -7,12 +7,14 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from clearhead.data.corpus import PairBatch
 from clearhead.data.documents import MaskedBatch
 from clearhead.data.examples import Draw
 from clearhead.data.windows import Tiled
 from clearhead.models.bert import Bert, BertConfig
 from clearhead.models.gpt import Gpt, GptConfig
 from clearhead.models.reduction import ReduceConfig
+from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.text import PAD_ID
 from clearhead.training.losses import LOSSES
 from clearhead.training.objectives import OBJECTIVES
@@ -76,3 +78,25 @@ def test_what_the_tokens_of_a_bert_cost_is_added_while_it_learns_which_to_drop()
         assert (bert.encoder.blocks[0].reduction.threshold.grad is not None) and found.tokens == 3
         totals.append(float(found.total.detach()))
     assert totals[1] - totals[0] == pytest.approx(0.5 * 3, rel=1e-4)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("agreement", [0.0, 1.0])
+def test_what_the_source_of_a_translation_costs_is_added_for_each_word_of_it(agreement: float) -> None:
+    source, target = np.random.default_rng(0).integers(4, 11, (2, 8)), np.full((2, 6), PAD_ID)
+    target[0], target[1, :3] = 5, 6
+    batch = PairBatch(source, target, np.array([8, 8]), np.array([5, 2]), np.arange(2))
+    loss, totals = LOSSES["cross_entropy"](0.0, PAD_ID, agreement=agreement), []
+    for weight in (0.0, 0.5):
+        torch.manual_seed(0)
+        reduce = ReduceConfig(kind="prune", threshold=1e-9, weight=weight)
+        shape = TranslatorConfig(
+            source_vocab_size=11, target_vocab_size=11, dim=8, ff_dim=16, num_heads=2, dropout=0.0, reduce=reduce
+        )
+        translator = Translator(shape).train()
+        found = OBJECTIVES["translator"](translator, batch, loss)
+        found.total.backward()
+        assert all(block.reduction.threshold.grad is not None for block in translator.encoder.blocks)
+        assert found.tokens == 7
+        totals.append(float(found.total.detach()))
+    assert totals[1] - totals[0] == pytest.approx(0.5 * 7, rel=1e-4)

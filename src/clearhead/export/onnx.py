@@ -26,7 +26,7 @@ class Reader(nn.Module):
         self.model = model
 
     def forward(self, source: Tensor, real: Tensor) -> tuple[Tensor, ...]:
-        context = self.model.encode(source, real)
+        context = self.model.encode(source, real).x
         crosses = [block.cross for block in blocks_of(self.model.decoder) if block.cross is not None]
         return tuple(part for cross in crosses for part in cross.remember(context))
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from clearhead.config import one_of
 from clearhead.errors import ConfigError
 from clearhead.models.model import Model, ModelConfig
+from clearhead.models.reduction import ReduceConfig
 from clearhead.nn.cache import StackCache
 from clearhead.nn.embedding import TIES, OutputLayer, TokenEmbedding
 from clearhead.nn.feedforward import FEED_FORWARDS
@@ -18,8 +19,10 @@ from clearhead.nn.initialise import initialise
 from clearhead.nn.kernels import KERNELS
 from clearhead.nn.norms import NORMS
 from clearhead.nn.positions import POSITIONS
+from clearhead.nn.reduction import Reduction
 from clearhead.nn.residual import RESIDUALS
 from clearhead.nn.stacks import Stack, build_stack
+from clearhead.nn.tokens import Tokens, last
 
 
 class TranslatorConfig(ModelConfig):
@@ -75,6 +78,8 @@ class TranslatorConfig(ModelConfig):
     """The longest sequence, in tokens, that the model is made for."""
     kernel: Annotated[str, one_of(KERNELS, "kernel")] = "auto"
     """How attention is computed."""
+    reduce: ReduceConfig = ReduceConfig()
+    """How the tokens of the source become fewer; its end never does."""
 
 
 class TranslationState(NamedTuple):
@@ -112,14 +117,22 @@ class Translator(Model):
             self.target_embedding if config.tie != "none" else None,
             biased=config.output_bias,
         )
-        self.encoder = self._stack(config.encoder_layers, config.norm, config.encoder_heads)
+        reductions = config.reduce.reductions(config.encoder_layers)
+        self.encoder = self._stack(config.encoder_layers, config.norm, config.encoder_heads, reductions)
         self.decoder = self._stack(
             config.decoder_layers, config.decoder_norm or config.norm, config.decoder_heads, causal=True, cross=True
         )
         initialise(self)
 
     def _stack(
-        self, num_layers: int, norm: str, heads: list[list[int]] | None, *, causal: bool = False, cross: bool = False
+        self,
+        num_layers: int,
+        norm: str,
+        heads: list[list[int]] | None,
+        reductions: list[Reduction] | None = None,
+        *,
+        causal: bool = False,
+        cross: bool = False,
     ) -> Stack:
         config = self.config
         return build_stack(
@@ -141,13 +154,24 @@ class Translator(Model):
             cross=cross,
             heads=heads,
             cross_heads=config.cross_heads if cross else None,
+            reductions=reductions,
         )
 
     def encode(
         self, source: Int[Tensor, "batch source"], source_real: Bool[Tensor, "batch source"] | None = None
-    ) -> Float[Tensor, "batch source dim"]:
-        """Read the source; `source_real` marks what is not padding, None when nothing is."""
-        return self.encoder(self.source_embedding(source), real=source_real)
+    ) -> Tokens:
+        """Read the source; `source_real` marks what is not padding, if anything is. Fewer tokens may come back."""
+        x = self.source_embedding(source)
+        return self.encoder.run(Tokens(x, source_real, last(x, source_real) if self.encoder.reduces else None))
+
+    def lead(
+        self,
+        memory: Tokens,
+        target: Int[Tensor, "batch target"],
+        target_real: Bool[Tensor, "batch target"] | None = None,
+    ) -> Float[Tensor, "batch target dim"]:
+        """What the output layer sees at each position of a target, while the decoder looks back at what was read."""
+        return self.decoder.run(Tokens(self.target_embedding(target), target_real), context=memory).x
 
     def hidden(
         self,
@@ -157,9 +181,7 @@ class Translator(Model):
         target_real: Bool[Tensor, "batch target"] | None = None,
     ) -> Float[Tensor, "batch target dim"]:
         """What the output layer sees at each target position, given the target so far."""
-        context = self.encode(source, source_real)
-        x = self.target_embedding(target)
-        return self.decoder(x, real=target_real, context=context, context_real=source_real)
+        return self.lead(self.encode(source, source_real), target, target_real)
 
     def forward(
         self,
@@ -175,7 +197,7 @@ class Translator(Model):
         self, source: Int[Tensor, "rows source"], source_real: Bool[Tensor, "rows source"] | None = None
     ) -> TranslationState:
         """Read the source once; what comes back is carried from step to step."""
-        return TranslationState(self.decoder.new_cache(self.encode(source, source_real), source_real))
+        return TranslationState(self.decoder.new_cache(self.encode(source, source_real)))
 
     def step(
         self, ids: Int[Tensor, "rows"], state: TranslationState

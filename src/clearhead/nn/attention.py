@@ -15,7 +15,7 @@ from clearhead.errors import ConfigError, choose
 from clearhead.nn.cache import KeyValueCache, KeyValues, Seats
 from clearhead.nn.kernels import KERNELS, Exact, Telling
 from clearhead.nn.positions import Positions
-from clearhead.nn.tokens import Tokens, Witness
+from clearhead.nn.tokens import Witness
 
 
 def split_heads(x: Float[Tensor, "batch time width"], num_heads: int) -> Float[Tensor, "batch {num_heads} time _"]:
@@ -83,27 +83,27 @@ class Attention(nn.Module):
         context: Float[Tensor, "batch key dim"] | KeyValues | None = None,
         *,
         allowed: Bool[Tensor, "#memories #heads #query key"] | None = None,
+        bias: Float[Tensor, "#memories #heads #query key"] | None = None,
         causal: bool = False,
         positions: Positions | None = None,
+        at: Float[Tensor, "batch query"] | None = None,
         cache: KeyValueCache | None = None,
         seats: Seats | None = None,
-        tokens: Tokens | None = None,
         witness: Witness | None = None,
     ) -> Float[Tensor, "batch query dim"]:
         """Mix; with `seats`, the rows of `x` look at a context that several of them may share.
 
-        `tokens` says what is known of the tokens of `x` if they have become fewer; a `witness` is told what they did.
+        `bias` is added to the scores, beside what positions add; `at` says where the tokens of `x` stand, if not one
+        after the other. A `witness` is told what they did.
         """
         query = self.query(x)
         query = split_heads(query if seats is None else seats.gather(query), self.num_heads)
-        bias = None
         if context is None:
-            at, counts = (tokens.at, tokens.bias) if tokens is not None else (None, None)
             query, key, value = self._own_past(x, query, positions, cache, at)
             if positions is not None:
-                bias = positions.bias(query.shape[2], key.shape[2], x.device, at)
-                bias = bias if bias is None or self.is_whole else bias[..., list(self.heads), :, :]
-            bias = counts if bias is None else bias if counts is None else bias + counts
+                apart = positions.bias(query.shape[2], key.shape[2], x.device, at)
+                apart = apart if apart is None or self.is_whole else apart[..., list(self.heads), :, :]
+                bias = bias if apart is None else apart if bias is None else apart + bias
         else:
             key, value = context if isinstance(context, KeyValues) else self.remember(context)
         kernel, hearing = self.kernel, {}

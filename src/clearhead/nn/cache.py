@@ -123,24 +123,31 @@ class StackCache(NamedTuple):
     """Which positions of the memories are not padding, None when all are."""
     seats: Seats | None = None
     """Who looks at which memory, None when each row has its own."""
+    context_bias: Float[Tensor, "batch 1 1 source"] | None = None
+    """What is added to the scores of the memories' positions, None when all count alike."""
 
     @property
     def length(self) -> int:
         """How many positions are stored."""
         return self.blocks[0].attention.length
 
+    @property
+    def remembers(self) -> bool:
+        """Whether there are memories to look across at."""
+        return any(block.cross is not None for block in self.blocks)
+
     def select(self, rows: Int[Tensor, "kept"]) -> StackCache:
         """These rows, in this order; their own past is copied, memories stay where they are until many are idle."""
         blocks = tuple(BlockCache(block.attention.select(rows), block.cross) for block in self.blocks)
         count = next((len(block.cross.key) for block in blocks if block.cross is not None), None)
         if count is None:
-            return StackCache(blocks, self.context_real)
+            return self._replace(blocks=blocks, seats=None)
         memory = rows if self.seats is None else self.seats.memory.index_select(0, rows)
         is_used = torch.zeros(count, dtype=torch.bool, device=rows.device).index_fill_(0, memory, True)
         kept = is_used.nonzero()[:, 0]
         if len(kept) <= CROWDED * count:
             return self._moved_together(blocks, kept, (is_used.cumsum(0) - 1).index_select(0, memory))
-        return StackCache(blocks, self.context_real, Seats.of(memory, count))
+        return self._replace(blocks=blocks, seats=Seats.of(memory, count))
 
     def _moved_together(
         self, blocks: tuple[BlockCache, ...], kept: Int[Tensor, "memories"], memory: Int[Tensor, "rows"]
@@ -150,7 +157,12 @@ class StackCache(NamedTuple):
             for block in blocks
         )
         is_own = torch.equal(memory, torch.arange(len(kept), device=memory.device))
-        return StackCache(moved, select_rows(self.context_real, kept), None if is_own else Seats.of(memory, len(kept)))
+        return StackCache(
+            moved,
+            select_rows(self.context_real, kept),
+            None if is_own else Seats.of(memory, len(kept)),
+            select_rows(self.context_bias, kept),
+        )
 
 
 def select_rows(x: Tensor | None, rows: Int[Tensor, "kept"]) -> Tensor | None:

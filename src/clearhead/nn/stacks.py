@@ -47,13 +47,16 @@ class Block(nn.Module):
         positions: Positions | None = None,
         context: Float[Tensor, "batch source dim"] | None = None,
         context_allowed: Bool[Tensor, "memories 1 1 source"] | None = None,
+        context_bias: Float[Tensor, "memories 1 1 source"] | None = None,
         cache: BlockCache | None = None,
         seats: Seats | None = None,
     ) -> Tokens:
         past = cache.attention if cache is not None else None
-        own = {"allowed": allowed, "causal": causal, "positions": positions, "cache": past, "tokens": tokens}
+        own = {"allowed": allowed, "bias": tokens.bias, "causal": causal, "positions": positions, "at": tokens.at}
         witness = self.reduction.witness(tokens)
-        x = self.around_attention(tokens.x, lambda h: self.attention(h, **own, witness=witness), tokens.real)
+        x = self.around_attention(
+            tokens.x, lambda h: self.attention(h, **own, cache=past, witness=witness), tokens.real
+        )
         tokens = self.reduction(tokens._replace(x=x), witness)
         x, real = tokens.x, tokens.real
         if self.cross is not None and self.around_cross is not None:
@@ -61,7 +64,8 @@ class Block(nn.Module):
             if seen is None:
                 # Without it the same attention would look at its own sequence, future included, and nobody would know.
                 raise DataError("these blocks look across at a context: give one, or a cache that was made with one")
-            x = self.around_cross(x, lambda h: cross(h, seen, allowed=context_allowed, seats=seats), real)
+            other = {"allowed": context_allowed, "bias": context_bias, "seats": seats}
+            x = self.around_cross(x, lambda h: cross(h, seen, **other), real)
         return tokens._replace(x=self.around_feedforward(x, self.feedforward, real))
 
 
@@ -103,14 +107,14 @@ class Stack(nn.Module):
         begins at the first position, as if it were alone.
         What was said about the context when the cache was made holds for all steps, and need not be said again.
         """
-        return self.run(Tokens(x, real), context=context, context_real=context_real, cache=cache, texts=texts).x
+        seen = None if context is None else Tokens(context, context_real)
+        return self.run(Tokens(x, real), context=seen, cache=cache, texts=texts).x
 
     def run(
         self,
         tokens: Tokens,
         *,
-        context: Float[Tensor, "batch source dim"] | None = None,
-        context_real: Bool[Tensor, "batch source"] | None = None,
+        context: Tokens | None = None,
         cache: StackCache | None = None,
         texts: Int[Tensor, "batch time"] | None = None,
     ) -> Tokens:
@@ -123,8 +127,9 @@ class Stack(nn.Module):
                     "tokens cannot become fewer where several texts share a row: leave out one of the two"
                 )
             allowed, places = masks.both(allowed, masks.same_text(texts)), masks.places_in_text(texts)
-        if cache is not None and cache.context_real is not None:
-            context_real = cache.context_real
+        context_real, context_bias = (None, None) if context is None else (context.real, context.bias)
+        if cache is not None and cache.remembers:
+            context_real, context_bias = cache.context_real, cache.context_bias
         context_allowed = masks.padding(context_real) if context_real is not None else None
         x = self.positions.embed(tokens.x, offset, places)
         x = x if self.first_norm is None else self.first_norm(x, tokens.real)
@@ -136,8 +141,9 @@ class Stack(nn.Module):
                 allowed=allowed,
                 causal=self.causal,
                 positions=self.positions,
-                context=context,
+                context=None if context is None else context.x,
                 context_allowed=context_allowed,
+                context_bias=context_bias,
                 cache=cache.blocks[index] if cache is not None else None,
                 seats=cache.seats if cache is not None else None,
             )
@@ -163,19 +169,17 @@ class Stack(nn.Module):
         """Whether tokens may become fewer on the way."""
         return any(_reduces(block.reduction) for block in self.blocks)
 
-    def new_cache(
-        self,
-        context: Float[Tensor, "batch source dim"] | None = None,
-        context_real: Bool[Tensor, "batch source"] | None = None,
-        capacity: int = 16,
-    ) -> StackCache:
+    def new_cache(self, context: Tokens | None = None, capacity: int = 16) -> StackCache:
         """An empty past, and for blocks that look across, the keys and values of what they look at."""
+        seen = None if context is None else context.x
         blocks = tuple(
-            BlockCache(KeyValueCache(capacity), self._remembered(block, context))
+            BlockCache(KeyValueCache(capacity), self._remembered(block, seen))
             for block in self.blocks
             if isinstance(block, Block)
         )
-        return StackCache(blocks, context_real)
+        if context is None:
+            return StackCache(blocks)
+        return StackCache(blocks, context.real, context_bias=context.bias)
 
     @staticmethod
     def _remembered(block: Block, context: Tensor | None) -> KeyValues | None:

@@ -112,9 +112,23 @@ def first_and_last(
     [[1, 0, 0, 1], [1, 0, 1, 0]]
     """
     real = x.new_ones(x.shape[:2], dtype=torch.bool) if real is None else real
-    before, after = torch.zeros_like(real), torch.zeros_like(real)
-    before[:, 1:], after[:, :-1] = real[:, :-1], real[:, 1:]
-    return real & ~(before & after)
+    before = torch.zeros_like(real)
+    before[:, 1:] = real[:, :-1]
+    return last(x, real) | real & ~before
+
+
+def last(
+    x: Float[Tensor, "batch time dim"], real: Bool[Tensor, "batch time"] | None = None
+) -> Bool[Tensor, "batch time"]:
+    """Where each sequence ends: the control token of a text that begins without one.
+
+    >>> last(torch.zeros(2, 4, 1), torch.tensor([[True] * 4, [True, True, True, False]])).int().tolist()
+    [[0, 0, 0, 1], [0, 0, 1, 0]]
+    """
+    real = x.new_ones(x.shape[:2], dtype=torch.bool) if real is None else real
+    after = torch.zeros_like(real)
+    after[:, :-1] = real[:, 1:]
+    return real & ~after
 
 
 def _through(holder: Int[Tensor, "batch input"], into: Int[Tensor, "batch time"]) -> Int[Tensor, "batch input"]:

@@ -39,13 +39,15 @@ def translate(model: Translator, batch: PairBatch, loss: Loss) -> LossSum:
     source = torch.from_numpy(batch.source).to(device).repeat(copies, 1)
     target = torch.from_numpy(batch.target).to(device).repeat(copies, 1)
     inputs, labels = target[:, :-1], target[:, 1:]
-    source_real = None if batch.source_is_full else real_tokens(source, loss.pad_id)
+    memory = model.encode(source, None if batch.source_is_full else real_tokens(source, loss.pad_id))
     if batch.target_is_full:
-        hidden, labels = model.hidden(source, inputs, source_real).flatten(0, 1), labels.flatten()
+        hidden, labels = model.lead(memory, inputs).flatten(0, 1), labels.flatten()
     else:
         real = real_tokens(labels, loss.pad_id)
-        hidden, labels = model.hidden(source, inputs, source_real, real)[real], labels[real]
-    return _judged(hidden, labels, copies, model.output, loss)
+        hidden, labels = model.lead(memory, inputs, real)[real], labels[real]
+    answers = torch.from_numpy(batch.target_lengths).to(device).repeat(copies)
+    sums = _judged(hidden, labels, copies, model.output, loss)
+    return _with_price(sums, memory, model.config.reduce.weight / copies, answers)
 
 
 def foretell(model: Gpt, batch: WindowBatch, loss: Loss) -> LossSum:
@@ -100,9 +102,15 @@ def _named(logits: Tensor, labels: Tensor, copies: int, tokens: Tokens, weight: 
     """The loss of labels, and with `weight` what the tokens cost, while it is learnt which to drop."""
     passes = logits.chunk(copies)
     sums = loss.of_classes(passes[0], labels, passes[1] if copies > 1 else None)
+    return _with_price(sums, tokens, weight / copies)
+
+
+def _with_price(sums: LossSum, tokens: Tokens, weight: float, answers: Tensor | None = None) -> LossSum:
+    """With `weight` what the tokens cost, while it is learnt which to drop: for each text, as often as it answers."""
     if tokens.price is None:
         return sums
-    return sums._replace(total=sums.total + weight / copies * tokens.price.sum())
+    price = tokens.price if answers is None else tokens.price * answers
+    return sums._replace(total=sums.total + weight * price.sum())
 
 
 def fill(model: Bert, batch: MaskedBatch, loss: Loss) -> LossSum:
@@ -135,11 +143,8 @@ def fill(model: Bert, batch: MaskedBatch, loss: Loss) -> LossSum:
         # A text of one sentence asks nothing, and its loss is worth nothing: but every weight gets its gradient.
         misses = F.cross_entropy(model.follows(x[rows, columns]).float(), follows.clamp(min=0), reduction="none")
         sums = sums._replace(total=sums.total + (misses * weights * (follows >= 0)).sum())
-    if tokens.price is not None:
-        # What tokens cost weighs, like the question of what follows, as much as all words of a text.
-        price = (tokens.price * asked.sum(1)).sum()
-        sums = sums._replace(total=sums.total + model.config.reduce.weight * price)
-    return sums
+    # What tokens cost weighs, like the question of what follows, as much as all words of a text.
+    return _with_price(sums, tokens, model.config.reduce.weight, asked.sum(1))
 
 
 OBJECTIVES: dict[str, Objective] = {
