@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.inspection.conftest import Maker
 from torch import Tensor
 
 from clearhead.inspection import measures
 from clearhead.inspection.ablation import ablated
 from clearhead.inspection.overlays import draw_overlays, draw_trail_on_picture, draw_trail_on_words
 from clearhead.inspection.record import recording
-from clearhead.inspection.trail import following, on_inputs, rollout
+from clearhead.inspection.trail import at_inputs, following, on_inputs, rollout, told_of_inputs
 from clearhead.nn.initialise import initialise
 from clearhead.nn.reduction import build_reductions
 from clearhead.nn.stacks import Stack, build_stack
@@ -80,6 +81,29 @@ def test_a_token_in_another_gets_its_even_share_and_looks_as_that_one_does() -> 
     found = on_inputs(weights, torch.tensor([0, 1, 1, -1]))
     wanted = [[0.6, 0.2, 0.2, 0.0], [0.1, 0.45, 0.45, 0.0], [0.1, 0.45, 0.45, 0.0], [0.0] * 4]
     torch.testing.assert_close(found[0], torch.tensor(wanted))
+
+
+def test_who_looks_across_sees_a_token_in_another_by_its_even_share() -> None:
+    found = at_inputs(torch.tensor([[[0.6, 0.4]]]), torch.tensor([0, 1, 1, -1]))
+    torch.testing.assert_close(found, torch.tensor([[[0.6, 0.2, 0.2, 0.0]]]))
+
+
+@pytest.mark.parametrize("how", [{"kind": "merge", "r": 2}, {"kind": "prune_hard", "threshold": 1.0}], ids=str)
+def test_a_translators_heads_are_told_of_the_source_that_came_in(make: Maker, how: dict[str, object]) -> None:
+    model, source, target = make(reduce=how), torch.randint(4, 260, (1, TIME)), torch.randint(4, 260, (1, 5))
+    with torch.no_grad(), recording(model) as tape, following(model) as trail:
+        model(source, target)
+    assert len(trail.holders) == model.config.encoder_layers
+    assert all(look.weights.shape[3] == trail.left()[-1] < TIME for look in tape.of("cross"))
+    told_of_inputs(tape, trail)
+    there = trail.holders[-1][0] >= 0
+    for look in tape.of("cross"):
+        assert look.weights.shape[2:] == (5, TIME)
+        torch.testing.assert_close(look.weights.sum(-1), torch.ones_like(look.weights.sum(-1)))
+        assert (look.weights[..., ~there] == 0).all() and look.allowed is not None
+        assert torch.equal(look.allowed.flatten(), there)
+    assert all(look.weights.shape[2:] == (TIME, TIME) for look in tape.of("encoder"))
+    assert all(look.weights.shape[2:] == (5, 5) for look in tape.of("decoder"))
 
 
 @pytest.mark.parametrize(("kind", "how"), [("merge", {"r": 2}), ("prune_hard", {"threshold": 1.0})])

@@ -47,6 +47,24 @@ def test_led_to_a_target_it_says_how_likely_that_is(translator: LoadedTranslator
     assert led.view["generation"]["tree"] == [] and len(led.view["generation"]["steps"]) == len(found.translation) + 1
 
 
+@pytest.mark.parametrize("how", [{"kind": "merge", "r": 2}, {"kind": "prune", "threshold": 1.0}], ids=str)
+def test_fewer_tokens_of_the_source_are_told_of_all_and_their_trail_is_drawn(
+    trained: Path, found: Inspection, how: dict[str, object], tmp_path: Path
+) -> None:
+    fewer = clearhead.load(trained)
+    fewer.reduce(**how)
+    looked = fewer.inspect("siebzig", strategy="beam", beam_size=3)
+    assert looked.translation == fewer.translate("siebzig", beam_size=3)
+    assert looked.trail is not None and looked.trail.left()[-1] < len("siebzig") + 1
+    assert looked.view["tokens"]["source"] == found.view["tokens"]["source"]
+    for kind in ("encoder", "cross"):
+        assert looked.tape.of(kind)[0].weights.shape[3] == len("siebzig") + 1
+    led = fewer.inspect("siebzig", looked.translation)
+    assert led.loss == pytest.approx(looked.loss, abs=1e-5)
+    for path in (looked.save(tmp_path / "heads.png", heads="cross"), looked.save_trail(tmp_path / "trail.png")):
+        assert path.stat().st_size > 500
+
+
 def test_without_heads_it_says_something_else(translator: LoadedTranslator, found: Inspection) -> None:
     without = translator.inspect("siebzig", found.translation, ablate=["decoder.0.cross"])
     assert without.view["ablated"] == ["decoder.0.cross"] and without.loss > found.loss + 0.1

@@ -69,7 +69,9 @@ def following(model: nn.Module) -> Iterator[Trail]:
         trail.holders.append(holder.detach().cpu())
 
     # What a block hands on, and not what its reduction does: a layer that is switched off hands on all it was given.
-    hooks = [part.register_forward_hook(note) for part in model.modules() if isinstance(part, Block)]
+    # Those that look across at an encoder are none of it.
+    blocks = [part for part in model.modules() if isinstance(part, Block) and part.cross is None]
+    hooks = [block.register_forward_hook(note) for block in blocks]
     try:
         yield trail
     finally:
@@ -85,21 +87,34 @@ def on_inputs(
     Each looks as the token does that it is in, and gets its even share of what that one gets. One that was dropped
     neither looks nor is looked at.
     """
+    return at_inputs(weights, holder)[:, holder.clamp(min=0)] * (holder >= 0)[:, None]
+
+
+def at_inputs(
+    weights: Float[Tensor, "heads query key"], holder: Int[Tensor, "input"]
+) -> Float[Tensor, "heads query input"]:
+    """The same where only what is looked at has become fewer."""
     there = holder >= 0
     place = holder.clamp(min=0)
     sizes = torch.bincount(place[there], minlength=weights.shape[2])
-    shared = weights / sizes.clamp(min=1).to(weights)
-    return shared[:, place][:, :, place] * (there[:, None] & there[None, :])
+    return (weights / sizes.clamp(min=1).to(weights))[:, :, place] * there
 
 
-def told_of_inputs(tape: Tape, trail: Trail, kind: str = "encoder") -> None:
-    """Let every look of a tape of one sequence be about the tokens that came in, as if none had become fewer."""
+def told_of_inputs(tape: Tape, trail: Trail) -> None:
+    """Let every look of a tape of one sequence be about the tokens that came in, as if none had become fewer.
+
+    An encoder's layers look at what the one before handed on, a decoder at what the last one did.
+    """
     for place, look in enumerate(tape.looks):
-        if look.kind == kind:
+        if look.kind == "encoder":
             holder = trail.before(look.layer)[0].to(look.weights.device)
             there = holder >= 0
             allowed = (there[:, None] & there[None, :])[None, None]
             tape.looks[place] = look._replace(weights=on_inputs(look.weights[0], holder)[None], allowed=allowed)
+        elif look.kind == "cross":
+            holder = trail.holders[-1][0].to(look.weights.device)
+            allowed = (holder >= 0)[None, None, None, :]
+            tape.looks[place] = look._replace(weights=at_inputs(look.weights[0], holder)[None], allowed=allowed)
 
 
 def rollout(tape: Tape, trail: Trail, kind: str = "encoder", row: int = 0) -> Float[Tensor, "input input"] | None:

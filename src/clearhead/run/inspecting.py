@@ -15,6 +15,7 @@ from clearhead.checkpoint import write_tensors
 from clearhead.config import read_toml
 from clearhead.errors import DataError, UnavailableError, UsageError
 from clearhead.generate.settings import GenerationConfig
+from clearhead.generate.step import Hypothesis
 from clearhead.inspection.ablation import ablated
 from clearhead.inspection.generation import Diary, endings, forced_steps, tree
 from clearhead.inspection.names import Head, heard, meant, named_heads
@@ -22,7 +23,7 @@ from clearhead.inspection.overlays import draw_trail_on_words
 from clearhead.inspection.page import write_page
 from clearhead.inspection.pictures import draw_heads
 from clearhead.inspection.record import SIDES, Forced, Tape, teacher_forced
-from clearhead.inspection.trail import Trail
+from clearhead.inspection.trail import Trail, following, told_of_inputs
 from clearhead.inspection.view import Facts, Generation, View, build_view, stacked
 from clearhead.inspection.widget import framed_page, inspection_widget
 from clearhead.run.translating import LoadedTranslator
@@ -104,9 +105,12 @@ def inspect(
     with ablated(translator.model, *ablate) as silent:
         source = _ids(translator, text, "source")
         if target is None:
-            forced, generation = _generated(translator, source, config)
+            winner, diary = _generated(translator, source, config)
+            forced, trail = _led(translator, source, winner.ids, ends=winner.finished)
+            generation = _told(diary, winner, forced, config)
         else:
-            forced, generation = _led(translator, source, _ids(translator, target, "target"))
+            forced, trail = _led(translator, source, _ids(translator, target, "target"))
+            generation = Generation(forced_steps(forced.log_probs, forced.written))
     translation = translator.tokenizers.target.decode(forced.written)
     languages = _languages(translator.path)
     facts = Facts(
@@ -121,30 +125,37 @@ def inspect(
         silent=silent,
     )
     view = build_view(forced.tape, facts, translator.tokenizers.target, generation)
-    return Inspection(view, translation, forced.loss, forced.tape)
+    return Inspection(view, translation, forced.loss, forced.tape, trail)
 
 
-def _generated(translator: LoadedTranslator, source: list[int], config: GenerationConfig) -> tuple[Forced, Generation]:
-    """What generation really did, and the weights of the winner's steps."""
+def _generated(translator: LoadedTranslator, source: list[int], config: GenerationConfig) -> tuple[Hypothesis, Diary]:
+    """The winner of a search, and what was done to find it."""
     diary = Diary()
-    winner = translator.search([source], config, watch=diary)[0][0]
-    model, tokenizers = translator.model, translator.tokenizers
-    forced = teacher_forced(model, tokenizers, source, winner.ids, ends=winner.finished)
+    return translator.search([source], config, watch=diary)[0][0], diary
+
+
+def _told(diary: Diary, winner: Hypothesis, forced: Forced, config: GenerationConfig) -> Generation:
+    """What generation really did."""
 
     def normalise(total: float, length: int) -> float:
         return total / max(length, 1) ** config.length_penalty
 
-    return forced, Generation(
+    return Generation(
         diary.steps(forced.written),
         endings(diary, winner, EOS_ID, normalise),
         tree(diary, winner, EOS_ID, normalise),
     )
 
 
-def _led(translator: LoadedTranslator, source: list[int], target: list[int]) -> tuple[Forced, Generation]:
-    """What the model thought at each step of a target it did not choose."""
-    forced = teacher_forced(translator.model, translator.tokenizers, source, target)
-    return forced, Generation(forced_steps(forced.log_probs, forced.written))
+def _led(
+    translator: LoadedTranslator, source: list[int], target: Sequence[int], *, ends: bool = True
+) -> tuple[Forced, Trail]:
+    """What the model thought and looked at in each step of a target, and what became of the tokens of its source."""
+    with following(translator.model) as trail:
+        forced = teacher_forced(translator.model, translator.tokenizers, source, target, ends=ends)
+    if translator.model.encoder.reduces:
+        told_of_inputs(forced.tape, trail)
+    return forced, trail
 
 
 def _ids(translator: LoadedTranslator, text: str, side: str) -> list[int]:
