@@ -12,7 +12,7 @@ from tests.export.making import exported, made_bert, made_classifier, made_vit, 
 
 from clearhead.engines.graph import Graph
 from clearhead.errors import UnavailableError
-from clearhead.export.onnx_readers import write_classifier, write_vit
+from clearhead.export.targets import write_model
 from clearhead.models.bert import Bert
 
 pytest.importorskip("onnxruntime", reason="needs ONNX Runtime: pip install 'clearhead[export]'")
@@ -114,12 +114,11 @@ def test_int8_pictures_get_nearly_the_same_scores(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["merge", "prune", "prune_hard"])
 def test_tokens_that_become_fewer_are_refused(kind: str, tmp_path: Path) -> None:
     said = (
-        f"ONNX cannot express this model: its tokens become fewer on the way (reduce.kind is '{kind}'), and how many "
+        f"no export can express this model: its tokens become fewer on the way (reduce.kind is '{kind}'), and how many "
         "are left depends on what it reads; with --reduce none all of them are kept"
     )
-    for model, write in ((made_classifier(reduce={"kind": kind}), write_classifier),
-                         (made_vit(reduce={"kind": kind}), write_vit)):  # fmt: skip
+    for loaded in (made_classifier(reduce={"kind": kind}), made_vit(reduce={"kind": kind})):
         with pytest.raises(UnavailableError) as error:
-            write(model.model, None, tmp_path, None)  # type: ignore[operator]
+            write_model("onnx", loaded.model, None, tmp_path, None)
         assert str(error.value) == said
     assert list(tmp_path.iterdir()) == []

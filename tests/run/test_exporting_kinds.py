@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.export.making import made_bert, made_classifier, made_gpt, made_vit, saved, texts
+from tests.export.making import made, made_bert, made_classifier, made_gpt, made_vit, saved, texts
 
 import clearhead
 from clearhead.cli import run
@@ -153,6 +153,15 @@ def test_what_an_engine_has_not_is_said(models: dict[str, Path], tmp_path: Path)
     with pytest.raises(UsageError, match="the tokens of a gpt do not become fewer: leave out --reduce"):
         export(models["gpt"], "onnx", tmp_path / "out", reduce="none")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_translator_whose_tokens_become_fewer_goes_out_with_all_of_them_or_not_at_all(tmp_path: Path) -> None:
+    fewer = saved(made(encoder_layers=1, decoder_layers=1, reduce={"kind": "prune"}), tmp_path / "fewer")
+    for engine in ("ctranslate2", "onnx"):
+        with pytest.raises(UnavailableError, match=r"^no export can express .* \(reduce\.kind is 'prune'\), .*kept$"):
+            export(fewer, engine, tmp_path / "out")
+    assert export(fewer, "ctranslate2", tmp_path / "whole", reduce="none").identical == 1.0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fewer", "whole"]
 
 
 # The command line ----------------------------------------------------------------------------------------------------

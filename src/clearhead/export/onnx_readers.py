@@ -1,7 +1,6 @@
 """A classifier, a BERT or a Vision Transformer in, one ONNX graph out: all that may be answered, in one step.
 
-`clearhead.engines.onnx_reading` runs them. Every variant of every part can be written, but for tokens that become
-fewer: how many are left depends on what is read, and a graph has no shape for that.
+`clearhead.engines.onnx_reading` runs them. Every variant of every part can be written.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ class Masked(nn.Module):
 
 def write_classifier(model: Classifier, tokenizers: TokenizerPair, directory: Path, quantize: str | None) -> None:
     """Write `model.onnx`: `ids` and `real`, both (rows, time), in; `logits`, (rows, labels), out."""
-    check_whole(model.config.reduce.kind)
     plain = _plain(Classifier, model)
     ids = _some_ids(model.config.max_len)
     _write(plain, {"ids": ids, "real": ids.bool()}, directory, _text_axes(model.config.max_len), quantize)
@@ -67,20 +65,10 @@ def write_bert(model: Bert, tokenizers: TokenizerPair, directory: Path, quantize
 
 def write_vit(model: Vit, tokenizers: None, directory: Path, quantize: str | None) -> None:
     """Write `model.onnx`: `pictures`, (rows, channels, height, width) of bytes, in; `logits`, (rows, labels), out."""
-    check_whole(model.config.reduce.kind)
     config = model.config
     pictures = torch.zeros(2, config.channels, config.height, config.width, dtype=torch.uint8)
     rows = {0: torch.export.Dim("rows")}
     _write(_plain(Vit, model), {"pictures": pictures}, directory, rows, quantize)
-
-
-def check_whole(reduction: str) -> None:
-    """Refuse a model whose tokens become fewer."""
-    if reduction != "none":
-        raise UnavailableError(
-            f"ONNX cannot express this model: its tokens become fewer on the way (reduce.kind is '{reduction}'), and "
-            "how many are left depends on what it reads; with --reduce none all of them are kept"
-        )
 
 
 def _plain(kind: Any, model: Any) -> Any:

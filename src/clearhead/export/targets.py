@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from clearhead.errors import UnavailableError, choose
 from clearhead.export import ctranslate2, onnx, onnx_gpt, onnx_readers
 from clearhead.models import Model
+from clearhead.models.reduction import ReduceConfig
 from clearhead.text.tokenizer import TokenizerPair
 
 Write: TypeAlias = Callable[[Any, Any, Path, str | None], None]
@@ -28,7 +29,17 @@ def write_model(to: str, model: Model, tokenizers: TokenizerPair | None, directo
         others = [name for name, kinds in TARGETS.items() if kind in kinds]
         advice = f": --to {others[0]} can" if others else ""
         raise UnavailableError(f"a {kind} cannot be exported to {to}{advice}")
+    _check_whole(getattr(model.config, "reduce", ReduceConfig()).kind)
     writers[kind](model, tokenizers, directory, quantize)
+
+
+def _check_whole(reduction: str) -> None:
+    """Refuse a model whose tokens become fewer."""
+    if reduction != "none":
+        raise UnavailableError(
+            f"no export can express this model: its tokens become fewer on the way (reduce.kind is '{reduction}'), "
+            "and how many are left depends on what it reads; with --reduce none all of them are kept"
+        )
 
 
 TARGETS: dict[str, dict[str, Write]] = {

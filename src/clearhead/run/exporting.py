@@ -11,7 +11,6 @@ from clearhead.data.naming import kept_settings
 from clearhead.engines.directory import ExportNotes, describe_export
 from clearhead.engines.opening import open_exported
 from clearhead.errors import ParityError, UsageError, WouldOverwriteError, choose
-from clearhead.export.onnx_readers import check_whole
 from clearhead.export.targets import QUANTIZATIONS, TARGETS, write_model
 from clearhead.export.verify import EXACT, QUANTISED, Parity, compare
 from clearhead.run.card import with_section
@@ -57,8 +56,6 @@ def export(
     if reduce is not None:
         _reduce(loaded, reduce)
     config, tokenizers = loaded.model.config, _tokenizers(loaded)
-    if config.kind == "bert":
-        check_whole(config.reduce.kind)
     generation = loaded.generation.model_dump() if loaded.model.generates else None
     trial = TRIALS[config.kind]
     asked = trial.asked(loaded, pairs)
