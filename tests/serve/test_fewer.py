@@ -41,6 +41,30 @@ def test_labels_are_those_of_the_library_with_as_few_tokens(start: Start, labels
     assert looked["view"] == library.inspect(TEXTS[0]).view
 
 
+@pytest.mark.parametrize("how", [{"kind": "merge", "r": 6}, {"kind": "prune", "threshold": 1.0}], ids=str)
+def test_translations_are_those_of_the_library_with_as_few_tokens(
+    start: Start, tmp_path: Path, how: dict[str, Any]
+) -> None:
+    pytest.importorskip("ctranslate2", reason="needs ctranslate2: pip install 'clearhead[export]'")
+    path = made_up_models.translator(tmp_path / "words", {"strategy": "beam", "beam_size": 3}, encoder_layers=2)
+    catalogue = open_models([path], device="cpu", languages="de:en", reduce=how)
+    (model,) = catalogue.models
+    assert model.engine == "torch"
+    assert model.remark.startswith("not on ctranslate2: no export can express this model: its tokens become fewer")
+    client, library = start(*catalogue), clearhead.load(path, "cpu")
+    whole = library.translate(TEXTS)
+    library.reduce(**how)
+    fewer = library.translate(TEXTS)
+    assert fewer != whole
+    asked = {"source": "de", "target": "en"}
+    together = client.post("/translate", json={"q": TEXTS, **asked}).json()["translatedText"]
+    alone = [client.post("/translate", json={"q": text, **asked}).json()["translatedText"] for text in TEXTS]
+    assert together == alone == fewer
+    looked = client.post("/attention", json={"text": TEXTS[0]}).json()
+    assert looked["view"] == library.inspect(TEXTS[0]).view
+    assert open_models([path], device="cpu", reduce={"kind": "none"}).models[0].engine == "ctranslate2"
+
+
 def test_models_that_keep_their_tokens_say_so_in_one_line(labels: Path, tmp_path: Path) -> None:
     words, copy = made_up_models.gpt(tmp_path / "words"), tmp_path / "copy"
     copy.mkdir()

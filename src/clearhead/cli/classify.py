@@ -11,18 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import (
-    Device,
-    Engine,
-    Json,
-    Model,
-    Reduce,
-    ReduceR,
-    ReduceThreshold,
-    Switch,
-    Threads,
-    make_fewer,
-)
+from clearhead.cli.flags import ALL_TOKENS, Device, Engine, Fewer, Json, Model, Switch, Threads
 from clearhead.cli.reading import answered, read_as_they_come
 from clearhead.errors import UsageError
 
@@ -40,9 +29,7 @@ def classify(
     input: Annotated[Path | None, Parameter(name=["--input", "-i"])] = None,
     probabilities: Switch = False,
     as_json: Json = False,
-    reduce: Reduce = None,
-    r: ReduceR = None,
-    threshold: ReduceThreshold = None,
+    fewer: Fewer = ALL_TOKENS,
     engine: Engine = None,
     device: Device = "auto",
     threads: Threads = None,
@@ -74,7 +61,7 @@ def classify(
     from clearhead.run.engines import load_classifier
 
     loaded = load_classifier(model, engine=engine, device=device, threads=threads)
-    make_fewer(loaded, reduce, r, threshold)
+    fewer.switch_on(loaded)
     if isinstance(loaded, PictureClassifier):
         _write_pictures(loaded, iter(inputs) if inputs else read_as_they_come(input), probabilities, as_json)
         return

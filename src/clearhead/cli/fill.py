@@ -13,18 +13,7 @@ from cyclopts.validators import Number
 
 from clearhead.cli import show
 from clearhead.cli.classify import LINE_ENDS
-from clearhead.cli.flags import (
-    Device,
-    Engine,
-    Json,
-    Model,
-    Reduce,
-    ReduceR,
-    ReduceThreshold,
-    Switch,
-    Threads,
-    make_fewer,
-)
+from clearhead.cli.flags import ALL_TOKENS, Device, Engine, Fewer, Json, Model, Switch, Threads
 from clearhead.cli.reading import answered, read_lines
 from clearhead.errors import UsageError
 
@@ -39,9 +28,7 @@ def fill(
     top: Annotated[int, Parameter(validator=Number(gte=1))] = 5,
     best: Switch = False,
     as_json: Json = False,
-    reduce: Reduce = None,
-    r: ReduceR = None,
-    threshold: ReduceThreshold = None,
+    fewer: Fewer = ALL_TOKENS,
     engine: Engine = None,
     device: Device = "auto",
     threads: Threads = None,
@@ -72,7 +59,7 @@ def fill(
     from clearhead.run.engines import load_filler
 
     loaded = load_filler(model, engine=engine, device=device, threads=threads)
-    make_fewer(loaded, reduce, r, threshold)
+    fewer.switch_on(loaded)
     lines = (" ".join(text.split("\n")) for text in texts) if texts else read_lines(input)
     for text, found in answered(lines, lambda some: loaded.stream((line for line in some if line is not None), top)):
         for line in _shown(text, found, best, as_json):

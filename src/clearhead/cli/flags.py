@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -37,18 +38,49 @@ Workers: TypeAlias = Annotated[
 Reduce: TypeAlias = Annotated[
     str | None, Parameter(help="Let tokens become fewer: merge those that are alike, or prune those nobody looks at.")
 ]
-ReduceR: TypeAlias = Annotated[
-    int | None,
-    Parameter(name="--r", validator=Number(gte=0), help="Tokens that each layer merges, with --reduce merge."),
-]
-ReduceThreshold: TypeAlias = Annotated[
-    float | None,
-    Parameter(
-        name="--threshold",
-        validator=Number(gte=0),
-        help="With --reduce prune: tokens go that get less than this part of an even share of attention.",
-    ),
-]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Fewer:
+    """How a model's tokens are to become fewer, if anybody asked for it."""
+
+    reduce: Reduce = None
+    r: Annotated[
+        int | None, Parameter(validator=Number(gte=0), help="Tokens that each layer merges, with --reduce merge.")
+    ] = None
+    threshold: Annotated[
+        float | None,
+        Parameter(
+            validator=Number(gte=0),
+            help="With --reduce prune: tokens go that get less than this part of an even share of attention.",
+        ),
+    ] = None
+
+    @property
+    def flags(self) -> dict[str, object]:
+        """Each flag and what it says."""
+        return {"--reduce": self.reduce, "--r": self.r, "--threshold": self.threshold}
+
+    def settings(self) -> dict[str, Any]:
+        """Those of `model.reduce` that are meant; empty if nobody asked for it."""
+        wished = {"kind": self.reduce, "r": self.r, "threshold": self.threshold}
+        given = {name: value for name, value in wished.items() if value is not None}
+        if given and self.reduce is None:
+            raise UsageError("--r and --threshold say how tokens become fewer: add --reduce merge or --reduce prune")
+        return given
+
+    def switch_on(self, loaded: Any) -> None:
+        """Let the tokens of a loaded model become fewer, if it was asked for."""
+        given = self.settings()
+        if given and not hasattr(loaded, "reduce"):
+            raise UsageError("an exported model keeps all its tokens: leave out --reduce, or name the original")
+        if given:
+            loaded.reduce(**given)
+
+
+ALL_TOKENS = Fewer()
+"""Nobody asked for it."""
 
 
 def use_threads(threads: int | None) -> None:
@@ -57,21 +89,3 @@ def use_threads(threads: int | None) -> None:
         import torch
 
         torch.set_num_threads(threads)
-
-
-def fewer(kind: str | None, r: int | None, threshold: float | None) -> dict[str, Any]:
-    """How a model's tokens are to become fewer; empty if nobody asked for it."""
-    settings = {"kind": kind, "r": r, "threshold": threshold}
-    given = {name: value for name, value in settings.items() if value is not None}
-    if given and kind is None:
-        raise UsageError("--r and --threshold say how tokens become fewer: add --reduce merge or --reduce prune")
-    return given
-
-
-def make_fewer(loaded: Any, kind: str | None, r: int | None, threshold: float | None) -> None:
-    """Switch on what makes a loaded model's tokens fewer, if it was asked for."""
-    given = fewer(kind, r, threshold)
-    if given and not hasattr(loaded, "reduce"):
-        raise UsageError("an exported model keeps all its tokens: leave out --reduce, or name the original")
-    if given:
-        loaded.reduce(**given)

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from clearhead.cli import show
-from clearhead.cli.flags import make_fewer, use_threads
-from clearhead.cli.judging import Fewer
+from clearhead.cli.flags import ALL_TOKENS, Fewer, use_threads
 from clearhead.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def score_guesses(
     as_json: bool,
     device: str,
     threads: int | None = None,
-    fewer: Fewer = (None, None, None),
+    fewer: Fewer = ALL_TOKENS,
 ) -> int:
     """Score a BERT on a file of documents, or on those that its training config kept for validation."""
     for flag, value in useless.items():
@@ -43,7 +42,7 @@ def score_guesses(
     from clearhead.run.using import load_as
 
     loaded = load_as(LoadedBert, model, device)
-    make_fewer(loaded, *fewer)
+    fewer.switch_on(loaded)
     with show.waiting("reading the documents"):
         examples = documents_to_guess(loaded, model, text, split)
     with show.counting("guessing") as done:

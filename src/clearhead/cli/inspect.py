@@ -11,17 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import (
-    Count,
-    Device,
-    Reduce,
-    ReduceR,
-    ReduceThreshold,
-    Switch,
-    Threads,
-    make_fewer,
-    use_threads,
-)
+from clearhead.cli.flags import ALL_TOKENS, Count, Device, Fewer, Switch, Threads, use_threads
 from clearhead.errors import UsageError
 
 if TYPE_CHECKING:
@@ -53,9 +43,7 @@ def inspect(
     split: str | None = None,
     limit: Count = None,
     beam: Count = None,
-    reduce: Reduce = None,
-    r: ReduceR = None,
-    threshold: ReduceThreshold = None,
+    fewer: Fewer = ALL_TOKENS,
     device: Device = "auto",
     threads: Threads = None,
 ) -> None:
@@ -114,7 +102,7 @@ def inspect(
     """
     use_threads(threads)
     given = {"--out": out, "--png": png, "--svg": svg, "--json": json, "--tensors": tensors}
-    about_a_text = {"a text": text, "--target": target, "--head": head, "--ablate": ablate, "--reduce": reduce}
+    about_a_text = {"a text": text, "--target": target, "--head": head, "--ablate": ablate, **fewer.flags}
     other_files = {**{flag: path for flag, path in given.items() if flag != "--out"}, "--trail": trail}
     if prune is not None:
         _refuse("--prune", {"--importance": importance or None, "--on": on, **about_a_text, **other_files})
@@ -129,21 +117,18 @@ def inspect(
         _refuse_endings(given)
         home = _home(model)
         with show.waiting("looking"):
-            from clearhead.run.classifying import LoadedClassifier
-            from clearhead.run.filling import LoadedBert
             from clearhead.run.seeing import LoadedVit
             from clearhead.run.using import load
 
             loaded = load(home, device)
         if isinstance(loaded, LoadedVit):
             _refuse("a picture", {"--target": target, "--beam": beam, "--out": out})
-            make_fewer(loaded, reduce, r, threshold)
+            fewer.switch_on(loaded)
             _look_at_picture(loaded, text, given, trail, head or "encoder", ablate or [])
         else:
-            if not isinstance(loaded, LoadedClassifier | LoadedBert):
-                fewer = {"--trail": trail, "--reduce": reduce, "--r": r, "--threshold": threshold}
-                _refuse(f"a {loaded.model.config.kind}", fewer)
-            make_fewer(loaded, reduce, r, threshold)
+            if not hasattr(loaded, "reduce"):
+                _refuse(f"a {loaded.model.config.kind}", {"--trail": trail, **fewer.flags})
+            fewer.switch_on(loaded)
             _look(loaded, model, text, target, given, head, ablate or [], beam, trail)
 
 

@@ -6,10 +6,10 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 from clearhead.cli import show
-from clearhead.cli.flags import make_fewer
+from clearhead.cli.flags import ALL_TOKENS, Fewer
 from clearhead.errors import ClearheadError, UsageError
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from clearhead.run.judging import Judged, ToJudge
     from clearhead.verdicts import Verdicts
 
-Fewer: TypeAlias = tuple[str | None, int | None, float | None]
-"""What --reduce, --r and --threshold said."""
 MOST_SHOWN = 12
 """With more labels than this, no confusion matrix fits onto a screen."""
 
@@ -48,7 +46,7 @@ def score_classifier(
     device: str,
     engine: str | None = None,
     threads: int | None = None,
-    fewer: Fewer = (None, None, None),
+    fewer: Fewer = ALL_TOKENS,
 ) -> int:
     """Score a classifier on a file of labelled texts, or on what its training config kept for validation or test."""
     from clearhead.run.engines import load_text_classifier
@@ -56,7 +54,7 @@ def score_classifier(
     from clearhead.verdicts import chance_of
 
     loaded = load_text_classifier(model, engine=engine, device=device, threads=threads)
-    make_fewer(loaded, *fewer)
+    fewer.switch_on(loaded)
     for flag, value in useless.items():
         if value is not None:
             raise UsageError(f"a classifier is scored on labelled texts: leave out {flag}")
@@ -96,7 +94,7 @@ def score_pictures(
     device: str,
     engine: str | None = None,
     threads: int | None = None,
-    fewer: Fewer = (None, None, None),
+    fewer: Fewer = ALL_TOKENS,
 ) -> int:
     """Score a Vision Transformer on a folder of pictures for each class, or on what its training config kept."""
     from clearhead.run.engines import load_picture_classifier
@@ -104,7 +102,7 @@ def score_pictures(
     from clearhead.verdicts import chance_of
 
     loaded = load_picture_classifier(model, engine=engine, device=device, threads=threads)
-    make_fewer(loaded, *fewer)
+    fewer.switch_on(loaded)
     for flag, value in useless.items():
         if value is not None:
             raise UsageError(f"a vit is scored on labelled pictures: leave out {flag}")

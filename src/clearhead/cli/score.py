@@ -13,18 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import (
-    Count,
-    Device,
-    Engine,
-    Json,
-    Model,
-    Reduce,
-    ReduceR,
-    ReduceThreshold,
-    Threads,
-    Workers,
-)
+from clearhead.cli.flags import ALL_TOKENS, Count, Device, Engine, Fewer, Json, Model, Threads, Workers
 from clearhead.cli.guessing import score_guesses
 from clearhead.cli.judging import score_classifier, score_pictures
 from clearhead.cli.perplexity import score_text
@@ -60,9 +49,7 @@ def score(
     png: Path | None = None,
     baseline: Annotated[bool, Parameter(negative="--no-baseline")] = True,
     min_accuracy: float | None = None,
-    reduce: Reduce = None,
-    r: ReduceR = None,
-    threshold: ReduceThreshold = None,
+    fewer: Fewer = ALL_TOKENS,
     as_json: Json = False,
     engine: Engine = None,
     device: Device = "auto",
@@ -89,6 +76,8 @@ def score(
     clearhead score --model runs/imdb --split test --png confusion.png
 
     clearhead score --model runs/fashion-vit --split test --reduce merge --r 4
+
+    clearhead score --model runs/de-en --split test --reduce merge --r 2 --against runs/de-en
 
     clearhead score --model runs/shakespeare --text play.txt
 
@@ -152,7 +141,7 @@ def score(
         return score_classifier(
             model, files, split, limit, useless, against=against, png=png, save=save, baseline=baseline,
             min_accuracy=min_accuracy, as_json=as_json, device=device, engine=engine, threads=threads,
-            fewer=(reduce, r, threshold),
+            fewer=fewer,
         )  # fmt: skip
     if model is not None and kind == "vit":
         useless = {
@@ -163,7 +152,7 @@ def score(
         return score_pictures(
             model, folder, split, limit, useless, against=against, png=png, save=save, min_accuracy=min_accuracy,
             as_json=as_json, device=device, engine=engine, threads=threads,
-            fewer=(reduce, r, threshold),
+            fewer=fewer,
         )  # fmt: skip
     if model is not None and kind == "bert":
         useless = {
@@ -174,16 +163,15 @@ def score(
         }  # fmt: skip
         return score_guesses(
             model, text, split, limit, useless, min_accuracy=min_accuracy, as_json=as_json, device=device,
-            threads=threads, fewer=(reduce, r, threshold),
+            threads=threads, fewer=fewer,
         )  # fmt: skip
-    labelled |= {"reduce": reduce, "r": r, "threshold": threshold}
     for flag, value in {**labelled, "png": png, "min-accuracy": min_accuracy}.items():
         if value is not None:
             raise UsageError(f"--{flag} is for classifiers, and this is none: leave it out")
     if model is not None and (text is not None or kind == "gpt"):
         useless = {
             "--source": source, "--target": target, "--tsv": tsv, "--part": part, "--against": against, "--save": save,
-            "--language": language, "--beam": beam, "--limit": limit, "--min-bleu": min_bleu,
+            "--language": language, "--beam": beam, "--limit": limit, "--min-bleu": min_bleu, **fewer.flags,
         }  # fmt: skip
         return score_text(
             model, text, split, useless, like=like or (), as_json=as_json, device=device, engine=engine,
@@ -194,27 +182,24 @@ def score(
     if model is None:
         assert hypotheses is not None
         found, references = _compared(
-            hypotheses, target, limit, {"--source": source, "--tsv": tsv, "--split": split, "--part": part}
+            hypotheses,
+            target,
+            limit,
+            {"--source": source, "--tsv": tsv, "--split": split, "--part": part, **fewer.flags},
         )
     else:
         if [split, tsv, source or target].count(None) < 2:
             raise UsageError("one test set at a time: --source FILE --target FILE, --tsv FILE, or --split test")
+        from clearhead.run.engines import load_translator
         from clearhead.run.scoring import pairs_to_score, translated
 
         pairs, known_language = pairs_to_score(model, source, target, tsv, split, limit, part)
         language = language or known_language
         texts, references, parts = [pair.source for pair in pairs], [pair.reference for pair in pairs], _parts(pairs)
+        translator = load_translator(model, engine=engine, device=device, threads=threads, workers=workers)
+        fewer.switch_on(translator)
         with show.counting("translating", len(pairs)) as done:
-            found = translated(
-                model,
-                texts,
-                beam=beam,
-                progress=done,
-                engine=engine,
-                device=device,
-                threads=threads,
-                workers=workers,
-            )
+            found = translated(translator, texts, beam=beam, progress=done, workers=workers)
     if save is not None:
         save.write_text("".join(f"{line}\n" for line in found), encoding="utf-8", newline="\n")
     from clearhead.evaluate import compare
@@ -267,10 +252,12 @@ def _rival(
         return list(islice(read_lines(against), limit))
     if model is None:
         raise UsageError("--hypotheses are compared with a file of translations: --against FILE")
+    from clearhead.run.engines import load_translator
     from clearhead.run.scoring import translated
 
+    translator = load_translator(against, device=device)
     with show.counting("translating with the other", len(texts)) as done:
-        return translated(against, texts, beam=beam, progress=done, device=device)
+        return translated(translator, texts, beam=beam, progress=done)
 
 
 def _parts(pairs: Sequence[ToScore]) -> dict[str, list[int]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import Count, Device, Reduce, ReduceR, ReduceThreshold, Threads, fewer
+from clearhead.cli.flags import ALL_TOKENS, Count, Device, Fewer, Threads
 from clearhead.cli.stopping import stoppable
 from clearhead.errors import UnavailableError
 
@@ -36,9 +36,7 @@ def serve(
     rate: int | None = None,
     body: Count = None,
     drain: float | None = None,
-    reduce: Reduce = None,
-    r: ReduceR = None,
-    threshold: ReduceThreshold = None,
+    fewer: Fewer = ALL_TOKENS,
     device: Device = "auto",
     threads: Threads = None,
 ) -> int:
@@ -92,7 +90,7 @@ def serve(
         "characters": characters, "texts": texts, "results": results, "queue": queue, "seconds": seconds, "rate": rate,
         "body": body, "drain": drain,
     }  # fmt: skip
-    how = fewer(reduce, r, threshold)
+    how = fewer.settings()
     bounds = _bounds({name: value for name, value in wished.items() if value is not None})
     try:
         import uvicorn  # noqa: F401

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import Count, Device, Engine, Model, Switch, Threads, Workers
+from clearhead.cli.flags import ALL_TOKENS, Count, Device, Engine, Fewer, Model, Switch, Threads, Workers
 from clearhead.cli.reading import answered, read_as_they_come
 from clearhead.errors import ConfigError, UsageError
 
@@ -44,6 +44,7 @@ def translate(
     max_len: int | None = None,
     no_repeat_ngram: int | None = None,
     loop_guard: Annotated[bool | None, Parameter(negative="--no-loop-guard")] = None,
+    fewer: Fewer = ALL_TOKENS,
     engine: Engine = None,
     device: Device = "auto",
     threads: Threads = None,
@@ -112,6 +113,7 @@ def translate(
     from clearhead.run.engines import load_translator
 
     translator = load_translator(model, engine=engine, device=device, threads=threads, workers=workers)
+    fewer.switch_on(translator)
     config = _configured(translator, options)
     is_typed = not texts and input is None and sys.stdin.isatty()
     if is_typed:

@@ -12,8 +12,8 @@ from clearhead.data.doctor import kept_pairs
 from clearhead.data.naming import read_settings
 from clearhead.data.number_split import Split
 from clearhead.data.sources import DataConfig, Part, open_source
+from clearhead.engines.texts import TextTranslator
 from clearhead.errors import ConfigError, UsageError, choose
-from clearhead.run.engines import load_translator
 
 SPLITS: dict[str, Split] = {"validation": "validation", "test": "test"}
 
@@ -61,18 +61,14 @@ def pairs_to_score(
 
 
 def translated(
-    model: Path,
+    translator: TextTranslator,
     texts: Sequence[str],
     *,
     beam: int | None,
     progress: Callable[[int], None],
-    engine: str | None = None,
-    device: str = "auto",
-    threads: int | None = None,
     workers: int | None = None,
 ) -> list[str]:
     """The best translation of each text; `progress` hears how many are done."""
-    translator = load_translator(model, engine=engine, device=device, threads=threads, workers=workers)
     config = translator.configured(**({} if beam is None else {"beam_size": beam}))
     found = []
     for best in translator.stream(texts, config, workers):

@@ -44,6 +44,10 @@ def to_try(path: Path, split: str, limit: int | None = None) -> ToTry:
     loaded = load(path, "cpu")
     if type(loaded) not in BATCHES:
         kind = loaded.model.config.kind
+        if hasattr(loaded, "reduce"):
+            raise UsageError(
+                f"{path} is a {kind}, whose answers are not just right or wrong: use clearhead score --reduce merge"
+            )
         raise UsageError(f"{path} is a {kind}, whose tokens cannot become fewer: use clearhead {TASKS[kind].verb}")
     thresholds = [name for name in loaded.model.state_dict() if name.endswith("reduction.threshold")]
     return ToTry(loaded.model, BATCHES[type(loaded)](loaded, path, split, limit), bool(thresholds))
