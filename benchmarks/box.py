@@ -20,6 +20,7 @@ from clearhead.checkpoint import rewrite_card
 from clearhead.evaluate import Scores, score
 from clearhead.run.built_in import NAME, assets
 from clearhead.run.card import with_section
+from clearhead.run.engines import load_translator
 from clearhead.run.scoring import ToScore, pairs_to_score, translated
 from clearhead.run.using import load
 
@@ -66,7 +67,8 @@ def main() -> None:
 def measured(model: Path) -> Iterator[tuple[str, Scores]]:
     """The scores of each language on the pairs that were held out for the final test."""
     pairs, language = pairs_to_score(model, None, None, None, "test", None)
-    found = translated(model, [pair.source for pair in pairs], beam=None, device="cpu", progress=lambda done: None)
+    translator = load_translator(model, device="cpu")
+    found = translated(translator, [pair.source for pair in pairs], beam=None, progress=lambda done: None)
     for name in dict.fromkeys(pair.part for pair in pairs):
         rows = [row for row, pair in enumerate(pairs) if pair.part == name]
         yield str(name), score([found[row] for row in rows], references(pairs, rows), target_language=language)

@@ -58,7 +58,7 @@ class Fewer:
     ] = None
 
     @property
-    def flags(self) -> dict[str, object]:
+    def flags(self) -> dict[str, str | float | None]:
         """Each flag and what it says."""
         return {"--reduce": self.reduce, "--r": self.r, "--threshold": self.threshold}
 
