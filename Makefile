@@ -14,7 +14,9 @@ EXTRAS ?= dev
 # Packages whose files are wanted and whose dependencies are not.
 ALONE ?=
 # More than there are cores: many tests wait for commands that they have started.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# All tests of a file in one worker, in the order of tests/conftest.py: the long files first.
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test check compiled slow fuzz format lint types contract examples clean
 
@@ -22,7 +24,7 @@ demo: $(READY)
 	$(BIN)/clearhead demo --out demo
 
 test: $(DEV_READY)
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+	$(PYTEST)
 
 check: $(DEV_READY)
 	$(MAKE) --no-print-directory --jobs 2 lint contract types compiled
@@ -47,7 +49,7 @@ format: $(DEV_READY)
 	$(BIN)/ruff check --fix .
 
 slow: $(DEV_READY)
-	CLEARHEAD_TEST_SLOW=1 $(BIN)/pytest -n $(WORKERS) --dist loadfile -m slow
+	CLEARHEAD_TEST_SLOW=1 $(PYTEST) -m slow
 	CLEARHEAD_TEST_KILLS=10 $(BIN)/pytest tests/journeys/test_many_ranks.py -k killed
 
 fuzz: $(DEV_READY)
