@@ -10,9 +10,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.dev-ready
-EXTRAS ?= dev
-# Packages whose files are wanted and whose dependencies are not.
+# More packages to test with, and those whose files are wanted without their dependencies.
+MORE ?=
 ALONE ?=
+MORE_READY := $(VENV)/.more-ready
 # More than there are cores: many tests wait for commands that they have started.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 # All tests of a file in one worker, in the order of tests/conftest.py: the long files first.
@@ -23,11 +24,11 @@ PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 demo: $(READY)
 	$(BIN)/clearhead demo --out demo
 
-test: $(DEV_READY)
+test: $(DEV_READY) $(MORE_READY)
 	$(PYTEST)
 
 check: $(DEV_READY)
-	$(MAKE) --no-print-directory --jobs 2 lint contract types compiled
+	$(MAKE) --no-print-directory --jobs 3 $(MORE_READY) types lint contract compiled
 	$(MAKE) --no-print-directory test
 
 # What the tests import is compiled once, and not by all workers at the same time; what is wrong there they will say.
@@ -73,9 +74,14 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 
 $(DEV_READY): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing what clearhead and its tests need: a few minutes, the first time"
-	$(PIP) --editable '.[$(EXTRAS)]'
-	$(if $(ALONE),$(PIP) --no-deps $(ALONE))
+	$(PIP) --editable '.[dev]'
 	touch $(READY) $@
+
+# Beside what is computed meanwhile, for to install is mostly to wait.
+$(MORE_READY): $(DEV_READY)
+	$(if $(MORE),$(PIP) $(MORE))
+	$(if $(ALONE),$(PIP) --no-deps $(ALONE))
+	$(if $(MORE)$(ALONE),touch $@)
 
 clean:
 	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .hypothesis
