@@ -10,22 +10,25 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV_READY := $(VENV)/.dev-ready
-EXTRAS ?= dev
-# Packages whose files are wanted and whose dependencies are not.
+# More packages to test with, and those whose files are wanted without their dependencies.
+MORE ?=
 ALONE ?=
+MORE_READY := $(VENV)/.more-ready
 # More than there are cores: many tests wait for commands that they have started.
-WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+# All tests of a file in one worker, in the order of tests/conftest.py: the long files first.
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: demo test check compiled slow fuzz format lint types contract examples clean
 
 demo: $(READY)
 	$(BIN)/clearhead demo --out demo
 
-test: $(DEV_READY)
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+test: $(DEV_READY) $(MORE_READY)
+	$(PYTEST)
 
 check: $(DEV_READY)
-	$(MAKE) --no-print-directory --jobs 2 lint contract types compiled
+	$(MAKE) --no-print-directory --jobs 3 $(MORE_READY) types lint contract compiled
 	$(MAKE) --no-print-directory test
 
 # What the tests import is compiled once, and not by all workers at the same time; what is wrong there they will say.
@@ -47,7 +50,7 @@ format: $(DEV_READY)
 	$(BIN)/ruff check --fix .
 
 slow: $(DEV_READY)
-	CLEARHEAD_TEST_SLOW=1 $(BIN)/pytest -n $(WORKERS) --dist loadfile -m slow
+	CLEARHEAD_TEST_SLOW=1 $(PYTEST) -m slow
 	CLEARHEAD_TEST_KILLS=10 $(BIN)/pytest tests/journeys/test_many_ranks.py -k killed
 
 fuzz: $(DEV_READY)
@@ -71,9 +74,14 @@ $(READY): pyproject.toml constraints.txt | $(BIN)/python
 
 $(DEV_READY): pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing what clearhead and its tests need: a few minutes, the first time"
-	$(PIP) --editable '.[$(EXTRAS)]'
-	$(if $(ALONE),$(PIP) --no-deps $(ALONE))
+	$(PIP) --editable '.[dev]'
 	touch $(READY) $@
+
+# Beside what is computed meanwhile, for to install is mostly to wait.
+$(MORE_READY): $(DEV_READY)
+	$(if $(MORE),$(PIP) $(MORE))
+	$(if $(ALONE),$(PIP) --no-deps $(ALONE))
+	$(if $(MORE)$(ALONE),touch $@)
 
 clean:
 	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .hypothesis

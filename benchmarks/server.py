@@ -13,6 +13,7 @@ import os
 import random
 import re
 import signal
+import statistics
 import subprocess
 import sys
 import threading
@@ -28,6 +29,8 @@ from clearhead.data.numbers import spell
 from clearhead.run.built_in import default_model
 
 Row = tuple[str, str]
+EVERY = 5
+"""Seconds from one look at the server's memory to the next."""
 CONNECTIONS = 16
 """Of each client under overload: one that waits for each answer before it asks again cannot ask for too much."""
 
@@ -130,7 +133,7 @@ def _soak(address: str, process: int, requests: Sequence[Request], rate: float, 
     done = threading.Event()
 
     def watch() -> None:
-        while not done.wait(5):
+        while not done.wait(EVERY):
             memory.append(_memory(process))
 
     asyncio.run(flood(address, requests, clients=16, seconds=min(20, seconds), rate=rate))
@@ -145,11 +148,20 @@ def _soak(address: str, process: int, requests: Sequence[Request], rate: float, 
     return [
         (f"{seconds / 60:g} minutes at 70 %: answered, anything else", f"{found.statuses[200]:,}, {wrong}"),
         ("the same: median time, longest", f"{_median(found)}, {_longest(found.times)}"),
-        (
-            "the same: memory at the beginning, at the end",
-            f"{memory[0]:.0f} MB, {memory[-1]:.0f} MB" if memory else "–",
-        ),
+        (f"the same: memory in MB, the median of each {_part(memory) * EVERY} s", _series(memory)),
     ]
+
+
+def _part(memory: Sequence[float]) -> int:
+    """How many looks at the memory a tenth of the soak is."""
+    return max(1, len(memory) // 10)
+
+
+def _series(memory: Sequence[float]) -> str:
+    """The memory as it went, in ten parts; what is over at the end is left out."""
+    size = _part(memory)
+    parts = [memory[start : start + size] for start in range(0, len(memory) - size + 1, size)]
+    return ", ".join(f"{statistics.median(part):.0f}" for part in parts) or "–"
 
 
 @contextmanager

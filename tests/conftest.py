@@ -31,8 +31,18 @@ settings.register_profile("clearhead", deadline=None)
 settings.load_profile("clearhead")
 
 
+LONG = (
+    "training/test_distributed.py", "docs/inspect.ipynb", "journeys/test_page_in_chromium.py",
+    "journeys/test_streams.py", "journeys/test_pictures.py", "journeys/test_many_ranks.py",
+    "run/test_exporting_kinds.py", "serve/test_schema.py", "journeys/test_notebook_in_jupyterlab.py",
+    "serve/test_stress.py", "run/test_kill.py", "export/test_onnx.py",
+)  # fmt: skip
+"""Files whose tests take a minute or so together."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave out what takes long, unless it is asked for."""
+    """Long files first, so that nobody waits for one at the end; what takes very long only if it is asked for."""
+    items.sort(key=lambda item: not item.nodeid.partition("::")[0].endswith(LONG))
     if not os.environ.get("CLEARHEAD_TEST_SLOW"):
         for item in items:
             if item.get_closest_marker("slow"):

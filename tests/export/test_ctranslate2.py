@@ -125,6 +125,24 @@ def test_what_is_unwanted_is_not_asked_for_again(tmp_path: Path, monkeypatch: py
     assert asked == [12]
 
 
+def test_greedily_what_nobody_waits_for_ends_at_the_next_token(tmp_path: Path) -> None:
+    copy = exported(made(seed=1, tie="all", kind="bpe"), tmp_path / "model")
+    sources = [copy.tokenizers.source.encode(text) for text in texts(12)]
+    config = copy.configured(beam_size=1, loop_guard=False)
+    whole = copy.engine.search(sources, config, range(12))
+    assert min(len(best[0].ids) for best in whole[::2]) > 5
+    asked = []
+
+    def unwanted() -> list[int]:
+        asked.append(True)
+        return [*range(0, 12, 2)] if len(asked) > 24 else []
+
+    some = copy.engine.search(sources, config, range(12), unwanted)
+    # Each token is asked about: the first two of each row are still wanted, and the third is its last.
+    for row, (best, same) in enumerate(zip(some, whole, strict=True)):
+        assert best[0].ids == (same[0].ids[:3] if row % 2 == 0 else same[0].ids)
+
+
 def test_a_loop_is_found_where_the_guard_of_torch_finds_it() -> None:
     import torch
 

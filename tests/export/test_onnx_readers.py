@@ -28,7 +28,14 @@ CLASSIFIERS: list[dict[str, Any]] = [
 ]  # fmt: skip
 VITS: list[dict[str, Any]] = [
     {"num_layers": 1},
-    {"pooling": "attention", "positions": "sinusoidal", "norm": "rms", "num_kv_heads": 1, "num_layers": 1},
+    {
+        "stem": "convolutions",
+        "pooling": "attention",
+        "positions": "sinusoidal",
+        "norm": "rms",
+        "num_kv_heads": 1,
+        "num_layers": 1,
+    },
 ]
 """Few, for writing a model takes seconds; the parts themselves are those of the translators."""
 

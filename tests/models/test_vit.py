@@ -13,7 +13,7 @@ from clearhead.errors import ConfigError
 from clearhead.models.reduction import ReduceConfig, reduce_tokens
 from clearhead.models.vit import Vit, VitConfig
 from clearhead.nn.norms import Norm
-from clearhead.nn.patches import GRIDS
+from clearhead.nn.patches import GRIDS, STEMS
 from clearhead.nn.pooling import POOLINGS
 from clearhead.nn.reduction import REDUCTIONS
 
@@ -42,10 +42,11 @@ def test_there_is_one_score_for_each_label(positions: str, pooling: str) -> None
     assert model.config.max_len == 4 * 6 + POOLINGS[pooling].is_first
 
 
+@pytest.mark.parametrize("stem", STEMS)
 @pytest.mark.parametrize("pooling", POOLINGS)
 @pytest.mark.parametrize("kind", REDUCTIONS)
-def test_batched_equals_one_by_one(kind: str, pooling: str) -> None:
-    model = new_vit(pooling=pooling, reduce=ReduceConfig(kind=kind, **AT_WORK[kind])).double()
+def test_batched_equals_one_by_one(kind: str, pooling: str, stem: str) -> None:
+    model = new_vit(stem=stem, pooling=pooling, reduce=ReduceConfig(kind=kind, **AT_WORK[kind])).double()
     together = model(pictures())
     for row in range(4):
         torch.testing.assert_close(model(pictures()[row : row + 1])[0], together[row], atol=1e-6, rtol=1e-6)

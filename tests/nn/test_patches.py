@@ -7,8 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from clearhead.errors import ConfigError
 from clearhead.nn.initialise import initialise
-from clearhead.nn.patches import GRIDS, ClassToken, SinusoidalGrid, patchify
+from clearhead.nn.patches import GRIDS, STEMS, ClassToken, SinusoidalGrid, patchify
 from clearhead.nn.positions import waves
 
 ROWS, COLUMNS, DIM = 3, 4, 10
@@ -26,6 +27,33 @@ def test_a_linear_map_of_patches_is_a_convolution() -> None:
     wanted = convolution(x).flatten(2).transpose(1, 2)
     found = F.linear(patchify(x, 4), convolution.weight.flatten(1), convolution.bias)
     torch.testing.assert_close(found, wanted)
+
+
+def test_a_linear_stem_is_that_map() -> None:
+    x, stem = torch.randn(2, 3, 8, 12), STEMS["linear"](3, DIM, 4)
+    assert isinstance(stem, nn.Linear)
+    assert torch.equal(stem(x), F.linear(patchify(x, 4), stem.weight, stem.bias))
+
+
+@pytest.mark.parametrize("patch", [2, 4, 8])
+def test_convolutions_see_a_patch_and_what_is_next_to_it(patch: int) -> None:
+    stem = STEMS["convolutions"](3, DIM, patch)
+    initialise(stem)
+    x = torch.randn(2, 3, 5 * patch, 6 * patch)
+    before = stem(x)
+    assert before.shape == (2, 5 * 6, DIM)
+    row, column = 2, 3
+    x[:, :, row * patch : (row + 1) * patch, column * patch : (column + 1) * patch] += 1.0
+    changed = (stem(x) != before).any(-1).any(0).view(5, 6).nonzero().tolist()
+    assert [row, column] in changed
+    # Each looks one pixel back at every size of the picture, so all that changes is to the right and below.
+    assert all(row <= r <= row + 1 and column <= c <= column + 1 for r, c in changed)
+
+
+@pytest.mark.parametrize("patch", [1, 3, 6])
+def test_convolutions_can_only_halve(patch: int) -> None:
+    with pytest.raises(ConfigError, match=f"set model.patch to 2, 4, 8, …, not {patch}"):
+        STEMS["convolutions"](3, DIM, patch)
 
 
 @pytest.mark.parametrize("name", [name for name in GRIDS if name != "none"])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +14,7 @@ from torch import nn
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.models.vit import Vit, VitConfig
 from clearhead.training.distributed import SOLO, Team
-from clearhead.training.optimizers import OPTIMIZERS, Muon, orthogonalise, rate_shares, state_tensors
+from clearhead.training.optimizers import OPTIMIZERS, Adam, AdamW, Muon, orthogonalise, rate_shares, state_tensors
 
 
 def translator() -> Translator:
@@ -117,3 +120,37 @@ def test_a_team_shares_muons_matrices_out_and_misses_none(size: int) -> None:
     for whole, *parts in zip(moves(SOLO), *shares, strict=True):
         assert sum(bool(part.any()) for part in parts) == 1
         assert torch.equal(whole, torch.stack(parts).sum(0))
+
+
+@pytest.mark.parametrize(("ours", "torchs"), [(Adam, torch.optim.Adam), (AdamW, torch.optim.AdamW)])
+def test_adam_steps_as_torchs_own_to_the_bit(ours: type[Any], torchs: type[torch.optim.Optimizer]) -> None:
+    models = [translator().eval(), translator().eval()]
+    models[1].load_state_dict(models[0].state_dict())
+    settings = {"lr": 0.1, "betas": (0.9, 0.98), "weight_decay": 0.1, "fused": True}
+    optimizers = [kind(model.parameters(), **settings) for kind, model in zip((ours, torchs), models, strict=True)]
+    for _ in range(3):
+        for model, optimizer in zip(models, optimizers, strict=True):
+            model(torch.full((2, 4), 5), torch.full((2, 3), 6)).square().mean().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+    mine, theirs = (model.state_dict() for model in models)
+    assert all(torch.equal(mine[name], theirs[name]) for name in theirs)
+
+
+def test_training_does_not_import_the_compiler() -> None:
+    """It takes two seconds, for each process that trains."""
+    script = """
+import sys, torch
+from clearhead.models.translator import Translator, TranslatorConfig
+from clearhead.training.optimizers import OPTIMIZERS
+model = Translator(TranslatorConfig(dim=8, ff_dim=8, num_heads=1, source_vocab_size=9, target_vocab_size=9))
+for make in OPTIMIZERS.values():
+    optimizer = make(model, betas=(0.9, 0.98), eps=1e-9, weight_decay=0.1)
+    model(torch.full((2, 4), 5), torch.full((2, 3), 6)).mean().backward()
+    optimizer.step()
+    optimizer.load_state_dict(optimizer.state_dict())
+    optimizer.zero_grad()
+assert "torch._dynamo" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

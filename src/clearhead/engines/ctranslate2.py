@@ -7,7 +7,7 @@ only on the texts whose translations broke it, in a second round, and their scor
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -75,7 +75,8 @@ class CTranslate2Engine:
     ) -> list[list[Hypothesis]]:
         """The hypotheses of each source, best first.
 
-        What CTranslate2 has begun it finishes, but a source that is unwanted is not asked for again.
+        Greedily, a source that is unwanted ends at the next token. A beam that CTranslate2 has begun it finishes, but
+        it is not asked again.
         """
         limits = config.max_lens([len(ids) for ids in sources], self.room)
         rows = [
@@ -93,14 +94,19 @@ class CTranslate2Engine:
         return [ranked(found[place])[: config.nbest] for place in range(len(rows))]
 
     def _ask(
-        self, rows: Sequence[Row], config: GenerationConfig, forbidden: list[list[str]] | None = None
+        self,
+        rows: Sequence[Row],
+        config: GenerationConfig,
+        is_unwanted: Callable[[int], bool] | None,
+        forbidden: list[list[str]] | None = None,
     ) -> list[Any]:
         """Promises of translations; with `forbidden` phrases, all our rules are imposed."""
         strict = forbidden is not None
+        is_beam = config.strategy == "beam"
         max_len = max(row.max_len for row in rows)
         return self._translator.translate_batch(
             [row.tokens for row in rows],
-            beam_size=config.beam_size if config.strategy == "beam" else 1,
+            beam_size=config.beam_size if is_beam else 1,
             patience=config.patience,
             num_hypotheses=config.nbest,
             length_penalty=config.length_penalty,
@@ -114,6 +120,8 @@ class CTranslate2Engine:
             return_end_token=True,
             max_input_length=0,
             asynchronous=True,
+            # CTranslate2 calls nobody within a beam.
+            callback=None if is_beam or is_unwanted is None else lambda step: is_unwanted(step.batch_id),
         )
 
     def _heard(self, answer: Any) -> list[Said]:
@@ -133,7 +141,12 @@ class CTranslate2Engine:
         """
         said: dict[int, list[Said]] = {}
         phrases: dict[int, list[list[str]]] = {}
-        asked = deque((0, batch, self._ask([rows[place] for place in batch], config)) for batch in batches)
+
+        def ask(places: Sequence[int], forbidden: list[list[str]] | None = None) -> list[Any]:
+            is_unwanted = None if unwanted is nobody else lambda row: places[row] in unwanted()
+            return self._ask([rows[place] for place in places], config, is_unwanted, forbidden)
+
+        asked = deque((0, batch, ask(batch)) for batch in batches)
         while asked:
             number, places, answers = asked.popleft()
             said |= {place: self._heard(answer) for place, answer in zip(places, answers, strict=True)}
@@ -146,8 +159,7 @@ class CTranslate2Engine:
                     phrases[place] = phrases.get(place, []) + loops
                     groups.setdefault((rows[place].max_len, repr(phrases[place])), []).append(place)
             for group in groups.values():
-                promised = self._ask([rows[place] for place in group], config, phrases[group[0]])
-                asked.append((number + 1, group, promised))
+                asked.append((number + 1, group, ask(group, phrases[group[0]])))
         return said, set(phrases)
 
     def _loops(self, said: Sequence[Said], row: Row, config: GenerationConfig) -> list[list[str]]:

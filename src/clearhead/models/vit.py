@@ -18,7 +18,7 @@ from clearhead.nn.feedforward import FEED_FORWARDS
 from clearhead.nn.initialise import initialise
 from clearhead.nn.kernels import KERNELS
 from clearhead.nn.norms import NORMS
-from clearhead.nn.patches import GRIDS, ClassToken, patchify
+from clearhead.nn.patches import GRIDS, STEMS, ClassToken
 from clearhead.nn.pooling import POOLINGS
 from clearhead.nn.residual import RESIDUALS
 from clearhead.nn.stacks import build_stack
@@ -44,6 +44,9 @@ class VitConfig(ModelConfig):
     """The standard deviation of each channel, which is divided by; filled in from the data."""
     patch: int = Field(4, ge=1)
     """The side of a patch in pixels: smaller ones see more and take longer."""
+    stem: Annotated[str, one_of(STEMS, "stem")] = "linear"
+    """How pixels become a patch's vector: linear (one map for all of the patch) or convolutions, which see a little
+    beyond it and learn sooner."""
     dim: int = Field(96, ge=1)
     """Width of the model."""
     ff_dim: int = Field(192, ge=1)
@@ -112,7 +115,7 @@ class Vit(Model):
         _check(config)
         config = config.model_copy(update={"max_len": config.num_tokens})
         super().__init__(config)
-        self.patches = nn.Linear(config.channels * config.patch**2, config.dim)
+        self.patches = choose(STEMS, config.stem, "stem")(config.channels, config.dim, config.patch)
         self.grid = choose(GRIDS, config.positions, "position scheme")(config.dim, config.rows, config.columns)
         self.class_token = ClassToken(config.dim) if config.has_class_token else None
         self.encoder = build_stack(
@@ -145,7 +148,7 @@ class Vit(Model):
     def encode(self, pictures: UInt8[Tensor, "batch channels height width"]) -> Tokens:
         """Look at pictures, whose values go from 0 to 255; what comes back may be fewer tokens than patches."""
         pixels = (pictures.to(self.mean.dtype) / 255 - self.mean) / self.spread
-        x = self.grid(self.patches(patchify(pixels, self.config.patch)))
+        x = self.grid(self.patches(pixels))
         if self.class_token is None:
             return self.encoder.run(Tokens(x))
         x = self.class_token(x)

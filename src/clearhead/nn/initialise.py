@@ -10,13 +10,13 @@ from clearhead.nn.positions import Learned
 
 
 def initialise(model: nn.Module) -> None:
-    """Glorot for matrices, zero for their biases; norms start as they were made.
+    """Glorot for matrices and convolutions, zero for their biases; norms start as they were made.
 
     An embedding that is scaled by √dim starts at 1/√dim, so that tokens enter with unit variance and a tied output
     layer starts with logits of about one.
     """
     for module in model.modules():
-        if isinstance(module, nn.Linear):
+        if isinstance(module, nn.Linear | nn.Conv2d):
             nn.init.xavier_uniform_(module.weight)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)

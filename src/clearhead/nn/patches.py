@@ -1,14 +1,19 @@
 """Pictures in, a row of patches out, and what tells the patches where in the picture they are.
 
-Where a patch stands is one of GRIDS; a new one is one class and one line there.
+How pixels become a patch's vector is one of STEMS, where a patch stands one of GRIDS; a new one is one class and one
+line there.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from clearhead.errors import ConfigError
 from clearhead.nn.positions import waves
 
 
@@ -19,6 +24,40 @@ def patchify(
     batch, channels, height, width = x.shape
     cells = x.view(batch, channels, height // patch, patch, width // patch, patch)
     return cells.permute(0, 2, 4, 1, 3, 5).reshape(batch, -1, channels * patch * patch)
+
+
+class LinearStem(nn.Linear):
+    """Each patch through one linear map (Dosovitskiy et al. 2021)."""
+
+    def __init__(self, channels: int, dim: int, patch: int) -> None:
+        super().__init__(channels * patch**2, dim)
+        self.patch = patch
+
+    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch patches dim"]:
+        return super().forward(patchify(x, self.patch))
+
+
+class ConvolutionStem(nn.Module):
+    """Convolutions that halve the picture until a pixel is a patch: edges are found sooner (Xiao et al. 2021)."""
+
+    def __init__(self, channels: int, dim: int, patch: int) -> None:
+        super().__init__()
+        halvings = patch.bit_length() - 1
+        if patch != 2**halvings or halvings == 0:
+            raise ConfigError(f"convolutions halve the picture: set model.patch to 2, 4, 8, …, not {patch}")
+        widths = [channels, *(max(1, dim >> left) for left in range(halvings, 0, -1))]
+        self.halvings = nn.ModuleList(
+            nn.Conv2d(before, after, kernel_size=3, stride=2, padding=1) for before, after in pairwise(widths)
+        )
+        self.output = nn.Linear(widths[-1], dim)
+
+    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch patches dim"]:
+        for halve in self.halvings:
+            x = F.gelu(halve(x))
+        return self.output(x.flatten(2).mT)
+
+
+STEMS: dict[str, type[LinearStem | ConvolutionStem]] = {"linear": LinearStem, "convolutions": ConvolutionStem}
 
 
 class Grid(nn.Module):

@@ -5,6 +5,7 @@ A new optimizer is one function and one line in OPTIMIZERS.
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -26,10 +27,20 @@ Optimizer = torch.optim.Optimizer
 Betas = tuple[float, float]
 
 
+def uncompiled(kind: type[Optimizer]) -> type[Any]:
+    """The same optimizer without what keeps torch.compile out of it: the import of that alone takes seconds."""
+    names = ("add_param_group", "state_dict", "load_state_dict", "zero_grad")
+    plain: dict[str, Any] = {name: inspect.unwrap(getattr(kind, name)) for name in names}
+    return type(kind.__name__, (kind,), {**plain, "step": torch.no_grad()(inspect.unwrap(kind.step))})
+
+
+Adam, AdamW = uncompiled(torch.optim.Adam), uncompiled(torch.optim.AdamW)
+
+
 def adam(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, team: Team = SOLO) -> Optimizer:
     """Adam as in the paper; weight decay, if any, is added to the gradient."""
     parameters = [p for p in model.parameters() if p.requires_grad]
-    return torch.optim.Adam(parameters, lr=0.0, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)
+    return Adam(parameters, lr=0.0, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)
 
 
 def adamw(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, team: Team = SOLO) -> Optimizer:
@@ -39,7 +50,7 @@ def adamw(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, te
         {"params": [p for p in trained if p.ndim >= 2], "weight_decay": weight_decay},
         {"params": [p for p in trained if p.ndim < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW([group for group in groups if group["params"]], lr=0.0, betas=betas, eps=eps, fused=True)
+    return AdamW([group for group in groups if group["params"]], lr=0.0, betas=betas, eps=eps, fused=True)
 
 
 def muon(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, team: Team = SOLO) -> Optimizer:
@@ -60,7 +71,7 @@ def _tables(model: nn.Module) -> set[int]:
 MOMENTUM = 0.95
 
 
-class Muon(Optimizer):
+class Muon(uncompiled(Optimizer)):  # type: ignore[misc]
     """Momentum whose update is made orthogonal, so that every direction of a matrix moves alike (Jordan et al. 2024).
 
     `torch.optim.Muon` works in bfloat16, which many CPUs only emulate, and every process does all of it; here matrices
@@ -79,7 +90,7 @@ class Muon(Optimizer):
         team: Team = SOLO,
     ) -> None:
         super().__init__([{"params": list(matrices), "orthogonal": True}], {"lr": 0.0, "weight_decay": weight_decay})
-        self._adam = torch.optim.AdamW(list(others), lr=0.0, betas=betas, eps=eps, weight_decay=0.0, fused=True)
+        self._adam = AdamW(list(others), lr=0.0, betas=betas, eps=eps, weight_decay=0.0, fused=True)
         self._team = team
         # One memory and one list of groups, so that schedules and checkpoints see a single optimizer.
         self._adam.state = self.state
