@@ -22,6 +22,8 @@ BATCH_TOKENS = 4096
 """Source tokens, padding included, that are translated side by side."""
 BATCH_ROWS = 32
 """Texts that are translated side by side: small batches on every core are faster than a large one on all."""
+BEAM_ROWS = 16
+"""The same for beams on CTranslate2, which finishes what it has begun though nobody waits for it any more."""
 ALONE = {("onnx", "int8")}
 """Engines and quantisations that give a batch one scale: nothing is put beside a text, or it would become another."""
 
@@ -36,7 +38,8 @@ class EngineTranslator:
         exported.engine.check(exported.generation)
         self._exported = exported
         self.lane = lane
-        self.most_rows = most_rows(exported, quantize) or BATCH_ROWS
+        is_finished = exported.engine.name == "ctranslate2" and exported.generation.strategy == "beam"
+        self.most_rows = most_rows(exported, quantize) or (BEAM_ROWS if is_finished else BATCH_ROWS)
         self.longest = exported.max_len
 
     def count(self, text: str) -> int:
