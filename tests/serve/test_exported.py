@@ -122,6 +122,13 @@ def test_what_a_batch_would_change_is_computed_alone() -> None:
     assert EngineTranslator(translator, lane, "int8").most_rows == 32
 
 
+def test_beams_that_cannot_be_stopped_are_short() -> None:
+    translator = exported(strategy="beam")
+    for name, rows in (("ctranslate2", 16), ("onnx", 32)):
+        translator.engine.name = name
+        assert EngineTranslator(translator, Lane(name)).most_rows == rows
+
+
 def test_every_core_has_a_batch_of_its_own(start: Start) -> None:
     translator = exported()
     client = start(served(translator))
