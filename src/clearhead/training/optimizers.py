@@ -97,7 +97,7 @@ class Muon(uncompiled(Optimizer)):  # type: ignore[misc]
         self.param_groups += self._adam.param_groups
 
     @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, closure: Any = None) -> None:
         """Move every parameter that has a gradient."""
         assert closure is None
         rates = {
