@@ -158,7 +158,7 @@ def test_agreement_reads_a_batch_twice_while_training_and_once_while_measuring(t
     measured = [run.loop.objective(run.model.eval(), batch, run.loop.loss) for run in (plain, twice)]
     torch.testing.assert_close(*(sums.total for sums in measured))
     rows: list[int] = []
-    twice.model.encoder.register_forward_hook(lambda module, given, found: rows.append(len(found)))
+    twice.model.source_embedding.register_forward_hook(lambda module, given, found: rows.append(len(found)))
     sums = twice.loop.objective(twice.model.train(), batch, twice.loop.loss)
     assert rows == [2 * len(batch.source)]
     assert sums.tokens == batch.num_answers
