@@ -17,7 +17,7 @@ from clearhead.run.training import train
 from clearhead.training.events import Finished, Progress, Saved, Started, Validated
 from clearhead.training.loop import TrainingState
 from clearhead.training.optimizers import OPTIMIZERS
-from clearhead.training.precision import PRECISIONS
+from clearhead.training.precision import PRECISIONS, is_slow
 
 Configure = Callable[..., RunConfig]
 
@@ -95,6 +95,19 @@ def test_auto_is_bf16_where_the_machine_has_it(tiny: Configure, native: bool, mo
     monkeypatch.setattr("clearhead.training.precision.is_slow", lambda precision, device: not native)
     lesson = assembled(tiny(train__precision="auto")).loop.sharing.lesson
     assert lesson.precision == ("bf16" if native else "fp32")
+
+
+@pytest.mark.parametrize(
+    ("has", "slow"),
+    [({"avx512_f": True}, True), ({"avx512_bf16": True}, False), ({"amx_bf16": True}, False), ({"bf16": True}, False)],
+)
+def test_a_cpu_that_emulates_bf16_is_slow_at_it(
+    has: dict[str, bool], slow: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has)
+    assert is_slow("bf16", torch.device("cpu")) is slow
+    assert not is_slow("fp32", torch.device("cpu"))
 
 
 def test_gradients_are_clipped_to_the_length_that_was_asked_for(tiny: Configure) -> None:

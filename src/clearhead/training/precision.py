@@ -11,6 +11,8 @@ import torch
 
 PRECISIONS: dict[str, torch.dtype | None] = {"fp32": None, "bf16": torch.bfloat16}
 AUTO = "auto"
+BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
+"""As torch calls what CPUs multiply bf16 with; oneDNN says that it supports bf16 also where it must emulate it."""
 
 
 def settled(precision: str, device: torch.device) -> str:
@@ -31,5 +33,13 @@ def is_slow(precision: str, device: torch.device) -> bool:
     if device.type == "cuda":
         native = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        native = device.type != "cpu" or torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        native = device.type != "cpu" or _cpu_has_bf16()
     return PRECISIONS[precision] is torch.bfloat16 and not native
+
+
+def _cpu_has_bf16() -> bool:
+    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return False
+    # Older versions of torch cannot be asked for the instructions.
+    ask = getattr(torch.cpu, "get_capabilities", None)
+    return ask is None or any(ask().get(name) for name in BF16_INSTRUCTIONS)
