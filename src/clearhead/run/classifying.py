@@ -10,14 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from clearhead.config import build
 from clearhead.data.cutting import long_texts
 from clearhead.engines.classifying import BATCH_TOKENS as BATCH_TOKENS
 from clearhead.engines.classifying import Classified as Classified
 from clearhead.engines.classifying import TextClassifier
 from clearhead.models.classifier import Classifier
-from clearhead.models.reduction import ReduceConfig, reduce_tokens
 from clearhead.run.devices import pick_device
+from clearhead.run.reducing import Reducible
 from clearhead.text.tokenizer import TokenizerPair
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from clearhead.run.inspecting import Inspection
 
 
-class LoadedClassifier(TextClassifier):
+class LoadedClassifier(Reducible, TextClassifier):
     """A trained classifier, ready for use in torch."""
 
     def __init__(self, model: Classifier, tokenizers: TokenizerPair, device: str = "cpu") -> None:
@@ -46,10 +45,6 @@ class LoadedClassifier(TextClassifier):
         from clearhead.run.exporting import export_loaded
 
         return export_loaded(self, to, Path(out), **options)
-
-    def reduce(self, **settings: Any) -> None:
-        """Let its tokens become fewer, by the settings of `model.reduce`, such as kind="prune"; none undoes it."""
-        reduce_tokens(self.model, build(ReduceConfig, settings, "reduce"))
 
     def inspect(self, text: str, target: str | None = None, *, ablate: Sequence[str] = ()) -> Inspection:
         """Look at every head while a text is read; `ablate` names heads to switch off, `target` a label to expect."""

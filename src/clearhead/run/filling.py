@@ -10,14 +10,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from clearhead.config import build
 from clearhead.engines.filling import GAP as GAP
 from clearhead.engines.filling import Filled as Filled
 from clearhead.engines.filling import Gapped, TextFiller
 from clearhead.engines.filling import gapped as gapped
 from clearhead.models.bert import Bert
-from clearhead.models.reduction import ReduceConfig, reduce_tokens
 from clearhead.run.devices import pick_device
+from clearhead.run.reducing import Reducible
 from clearhead.text.tokenizer import TokenizerPair
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
     from clearhead.run.inspecting import Inspection
 
 
-class LoadedBert(TextFiller):
+class LoadedBert(Reducible, TextFiller):
     """A trained BERT, ready for use in torch."""
 
     def __init__(self, model: Bert, tokenizers: TokenizerPair, device: str = "cpu") -> None:
@@ -47,10 +46,6 @@ class LoadedBert(TextFiller):
         from clearhead.run.exporting import export_loaded
 
         return export_loaded(self, to, Path(out), **options)
-
-    def reduce(self, **settings: Any) -> None:
-        """Let its tokens become fewer, by the settings of `model.reduce`, such as kind="merge", r=8; none undoes it."""
-        reduce_tokens(self.model, build(ReduceConfig, settings, "reduce"))
 
     def inspect(self, text: str, target: str | None = None, *, ablate: Sequence[str] = ()) -> Inspection:
         """Look at every head while a text is read, with gaps or without; `ablate` names heads to switch off."""

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from clearhead.config import build
 from clearhead.data.examples import Integers
 from clearhead.data.number_split import Split
 from clearhead.data.picture_reading import Form
@@ -18,9 +17,9 @@ from clearhead.data.pictures import PictureExamples, Pictures, PicturesConfig, o
 from clearhead.engines.seeing import PictureClassifier
 from clearhead.engines.seeing import Seen as Seen
 from clearhead.errors import ConfigError, DataError, choose
-from clearhead.models.reduction import ReduceConfig, reduce_tokens
 from clearhead.models.vit import Vit
 from clearhead.run.devices import pick_device
+from clearhead.run.reducing import Reducible
 from clearhead.run.settings import VitRun, trained_by
 from clearhead.training.events import Pace, Reading
 from clearhead.verdicts import Verdicts, judge
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 SPLITS: dict[str, Split] = {"validation": "validation", "test": "test"}
 
 
-class LoadedVit(PictureClassifier):
+class LoadedVit(Reducible, PictureClassifier):
     """A trained Vision Transformer, ready for use in torch."""
 
     def __init__(self, model: Vit, device: str = "cpu") -> None:
@@ -52,10 +51,6 @@ class LoadedVit(PictureClassifier):
         from clearhead.run.exporting import export_loaded
 
         return export_loaded(self, to, Path(out), **options)
-
-    def reduce(self, **settings: Any) -> None:
-        """Let its tokens become fewer, by the settings of `model.reduce`, such as kind="merge", r=8; none undoes it."""
-        reduce_tokens(self.model, build(ReduceConfig, settings, "reduce"))
 
     def inspect(self, picture: str | Path, *, ablate: Sequence[str] = ()) -> PictureInspection:
         """Look at every head while it looks at a picture; `ablate` names heads to switch off."""

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import torch
 
-from clearhead.config import build
 from clearhead.engines.texts import TextTranslator, Translation
 from clearhead.errors import UnavailableError
 from clearhead.generate.repeats import count_repeats, guard_span
 from clearhead.generate.settings import GenerationConfig
 from clearhead.generate.step import Choice, Hypothesis
 from clearhead.generate.strategies import generate
-from clearhead.models.reduction import ReduceConfig, reduce_tokens
 from clearhead.models.translator import Translator
 from clearhead.nn.masks import real_tokens
 from clearhead.run.devices import pick_device
+from clearhead.run.reducing import Reducible
 from clearhead.run.workers import Crew, can_fork
 from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from clearhead.text.streaming import StopStrings
@@ -51,7 +50,7 @@ Outcome: TypeAlias = tuple[str, float, float, bool]
 """The fields of a Translation, as they cross from a worker."""
 
 
-class LoadedTranslator(TextTranslator):
+class LoadedTranslator(Reducible, TextTranslator):
     """A trained translator, ready for use in torch."""
 
     def __init__(
@@ -60,10 +59,6 @@ class LoadedTranslator(TextTranslator):
         super().__init__(tokenizers, generation, model.config.max_len)
         self.device = pick_device(device)
         self.model = model.to(self.device).eval()
-
-    def reduce(self, **settings: Any) -> None:
-        """Let its tokens become fewer, by the settings of `model.reduce`, such as kind="merge", r=8; none undoes it."""
-        reduce_tokens(self.model, build(ReduceConfig, settings, "reduce"))
 
     def inspect(
         self, text: str, target: str | None = None, *, ablate: Sequence[str] = (), **options: Any

@@ -38,8 +38,8 @@ class EngineTranslator:
         exported.engine.check(exported.generation)
         self._exported = exported
         self.lane = lane
-        is_finished = exported.engine.name == "ctranslate2" and exported.generation.strategy == "beam"
-        self.most_rows = most_rows(exported, quantize) or (BEAM_ROWS if is_finished else BATCH_ROWS)
+        is_unstoppable = exported.engine.name == "ctranslate2" and exported.generation.strategy == "beam"
+        self.most_rows = most_rows(exported, quantize) or (BEAM_ROWS if is_unstoppable else BATCH_ROWS)
         self.longest = exported.max_len
 
     def count(self, text: str) -> int:
