@@ -26,6 +26,7 @@ from results import record
 
 STEPS = 60
 COMPARED = 300_000
+FEW = 100_000
 POLL_SECONDS = 0.2
 Figures = dict[str, Any]
 
@@ -50,9 +51,9 @@ def measure_all(folder: Path, millions: float) -> None:
     """Each stage as a process, its figures in RESULTS.md."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(folder / "cache", ignore_errors=True)
-    rows = []
+    rows, found = [], {}
     for stage in STAGES:
-        figures = measured(stage, folder, millions)
+        figures = found[stage] = measured(stage, folder, millions)
         print(stage, figures, flush=True)
         rows.append(
             (
@@ -73,8 +74,15 @@ def measure_all(folder: Path, millions: float) -> None:
         rows,
         f"On {len(os.sched_getaffinity(0))} cores. Memory is that of the largest process of a stage; torch alone takes "
         f"{idle():,.0f} MB of RSS. RSS and private memory count mapped pages of the corpus, which are page cache; "
-        f"anonymous memory does not. On disk: {disk}.",
+        f"anonymous memory does not. What each of two processes that train takes above the model, torch and a step, so "
+        f"more than with {FEW:,} pairs: {above(found, 'rss')} MB of RSS, {above(found, 'private')} MB private, "
+        f"{above(found, 'anonymous')} MB anonymous. On disk: {disk}.",
     )
+
+
+def above(found: dict[str, Figures], kind: str) -> str:
+    """How much more memory training takes on the whole corpus than on a small one."""
+    return f"{found['train, two processes'][kind] - found['train, two processes, few pairs'][kind]:,.0f}"
 
 
 def measured(stage: str, folder: Path, millions: float) -> Figures:
@@ -253,6 +261,13 @@ def train_together(folder: Path, pairs: int) -> Figures:
     }
 
 
+def train_on_few(folder: Path, pairs: int) -> Figures:
+    """The same on a corpus so small that what a process takes is the model, torch and a step."""
+    make_corpus(folder / "few" / "text", FEW)
+    figures = train_together(folder / "few", FEW)
+    return {**figures, "did": f"{figures['did']}, {FEW:,} pairs"}
+
+
 def configuration(folder: Path) -> Any:
     """The configuration of all stages."""
     from clearhead.run.settings import resolve
@@ -297,6 +312,7 @@ STAGES: dict[str, Callable[[Path, int], Figures]] = {
     "tokenise": tokenise,
     "train": train,
     "train, two processes": train_together,
+    "train, two processes, few pairs": train_on_few,
 }
 
 if __name__ == "__main__":
