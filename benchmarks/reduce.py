@@ -19,6 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", type=Path)
     parser.add_argument("--merge", type=float, nargs="*", default=[])
+    parser.add_argument("--r-last", type=int)
     parser.add_argument("--prune", type=float, nargs="*", default=[])
     parser.add_argument("--split", default="test")
     parser.add_argument("--limit", type=int)
@@ -33,7 +34,7 @@ def main() -> None:
     found = reduction.measure(
         model,
         batches,
-        reduction.ways(kind, asked.merge or asked.prune, learnt=has_learnt),
+        reduction.ways(kind, asked.merge or asked.prune, learnt=has_learnt, r_last=asked.r_last),
         rounds=asked.rounds,
         timed=max(1, round(len(batches) * min(1.0, asked.timed / count))),
         told=print,
@@ -41,6 +42,8 @@ def main() -> None:
     name = asked.model.resolve().name
     reduction.draw(found, DOCS / f"{kind}-{name}.png", f"{name}: {count:,} examples")
     values = " ".join(f"{value:g}" for value in asked.merge or asked.prune)
+    values += "" if asked.r_last is None else f" --r-last {asked.r_last}"
+    values += "" if asked.limit is None else f" --limit {asked.limit}"
     command = f"python benchmarks/reduce.py {asked.model} --{kind} {values} --threads {asked.threads}"
     rows = [reduction.row(one) for one in found]
     record(f"Fewer tokens: {kind}, {name}", command, reduction.COLUMNS, rows, reduction.remark(found, asked.threads))

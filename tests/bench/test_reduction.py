@@ -33,6 +33,8 @@ def test_every_way_has_its_own_settings() -> None:
     merging = ways("merge", [0, 4])
     assert [way.name for way in merging] == ["all tokens", "merge, r = 0", "merge, r = 4"]
     assert [way.config.r for way in merging[1:]] == [0, 4]
+    falling = ways("merge", [4], r_last=0)[1]
+    assert (falling.name, falling.config.r, falling.config.r_last) == ("merge, r = 4 to 0", 4, 0)
     untaught, taught = ways("prune", [0.5]), ways("prune", [0.5], learnt=True)
     assert (untaught[1].config.threshold, untaught[1].scale) == (0.5, 1.0)
     assert (taught[1].config.threshold, taught[1].scale) == (None, 0.5)

@@ -335,6 +335,7 @@ def test_mistakes_with_pictures_are_one_line_and_the_right_code(
         (("score", "--model", vit_run, "--split", "test", "--tsv", "x"), 2, "scored on labelled pictures"),
         (("score", "--model", vit_run, "--folder", third), 65, "nothing was trained on the label 'squares'"),
         (("bench", "reduce", vit_run), 2, "say what to try: --merge"),
+        (("bench", "reduce", vit_run, "--prune", 1, "--r-last", 2), 2, "--r-last goes with --merge"),
         (("bench", "reduce", numbers_run, "--merge", 2), 2, "is a translator, whose answers are not just right"),
         (("bench", "reduce", vit_run, "--merge", 2, "--split", "tset"), 78, "did you mean 'test'?"),
     ]

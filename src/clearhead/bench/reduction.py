@@ -59,12 +59,17 @@ class Measured(NamedTuple):
         return wilson(self.right, self.total)
 
 
-def ways(kind: str, values: Sequence[float], *, learnt: bool = False) -> list[Way]:
-    """With all tokens, and then with each value: of `r` for merging, of the threshold, or of its scale, for pruning."""
+def ways(kind: str, values: Sequence[float], *, learnt: bool = False, r_last: int | None = None) -> list[Way]:
+    """With all tokens, and then with each value: of `r` for merging, of the threshold, or of its scale, for pruning.
+
+    `r_last` is the last layer's `r`, if it is another.
+    """
     found = [Way("all tokens", ReduceConfig())]
+    falling = "" if r_last is None else f" to {r_last}"
     for value in values:
         if kind == "merge":
-            found.append(Way(f"merge, r = {value:g}", ReduceConfig(kind="merge", r=round(value))))
+            config = ReduceConfig(kind="merge", r=round(value), r_last=r_last)
+            found.append(Way(f"merge, r = {value:g}{falling}", config))
         elif learnt:
             found.append(Way(f"prune, learnt x {value:g}", ReduceConfig(kind="prune_hard"), value))
         else:

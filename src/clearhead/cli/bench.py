@@ -93,6 +93,7 @@ def reduce(
     model: Path,
     *,
     merge: Values = None,
+    r_last: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
     prune: Values = None,
     split: str = "test",
     limit: Count = None,
@@ -113,6 +114,8 @@ def reduce(
         A model or run directory: one that classifies pictures or texts, or a BERT.
     merge
         For each: how many tokens are merged in each layer.
+    r_last
+        With --merge: how many in the last layer, if not as many; in between it changes evenly.
     prune
         For each: the threshold, in even shares of attention; if thresholds were learnt, what these are multiplied by.
     split
@@ -128,6 +131,8 @@ def reduce(
     """
     if bool(merge) == bool(prune):
         raise UsageError("say what to try: --merge 4 8 16, or --prune 0.5 1 1.5")
+    if r_last is not None and not merge:
+        raise UsageError("--r-last goes with --merge")
     use_threads(threads)
     with show.waiting("waking up"):
         import torch
@@ -135,7 +140,7 @@ def reduce(
         from clearhead.bench import reduction
         from clearhead.run.trying import to_try
     tried, batches, has_learnt = to_try(model, split, limit)
-    ways = reduction.ways("merge" if merge else "prune", merge or prune or [], learnt=has_learnt)
+    ways = reduction.ways("merge" if merge else "prune", merge or prune or [], learnt=has_learnt, r_last=r_last)
     count = sum(batch.num_answers for batch in batches)
     few = max(1, round(len(batches) * min(1.0, timed / count)))
     found = reduction.measure(tried, batches, ways, rounds=rounds, timed=few, told=show.note)

@@ -49,6 +49,10 @@ class Fewer:
     r: Annotated[
         int | None, Parameter(validator=Number(gte=0), help="Tokens that each layer merges, with --reduce merge.")
     ] = None
+    r_last: Annotated[
+        int | None,
+        Parameter(validator=Number(gte=0), help="As many in the last layer, if not --r; in between it changes evenly."),
+    ] = None
     threshold: Annotated[
         float | None,
         Parameter(
@@ -60,14 +64,16 @@ class Fewer:
     @property
     def flags(self) -> dict[str, str | float | None]:
         """Each flag and what it says."""
-        return {"--reduce": self.reduce, "--r": self.r, "--threshold": self.threshold}
+        return {"--reduce": self.reduce, "--r": self.r, "--r-last": self.r_last, "--threshold": self.threshold}
 
     def settings(self) -> dict[str, Any]:
         """Those of `model.reduce` that are meant; empty if nobody asked for it."""
-        wished = {"kind": self.reduce, "r": self.r, "threshold": self.threshold}
+        wished = {"kind": self.reduce, "r": self.r, "r_last": self.r_last, "threshold": self.threshold}
         given = {name: value for name, value in wished.items() if value is not None}
         if given and self.reduce is None:
-            raise UsageError("--r and --threshold say how tokens become fewer: add --reduce merge or --reduce prune")
+            raise UsageError(
+                "--r, --r-last and --threshold say how tokens become fewer: add --reduce merge or --reduce prune"
+            )
         return given
 
     def switch_on(self, loaded: Any) -> None:
