@@ -50,10 +50,40 @@ def test_convolutions_see_a_patch_and_what_is_next_to_it(patch: int) -> None:
     assert all(row <= r <= row + 1 and column <= c <= column + 1 for r, c in changed)
 
 
+@pytest.mark.parametrize("patch", [2, 4, 8])
+def test_a_deep_stem_sees_a_patch_and_what_is_around_it(patch: int) -> None:
+    stem = STEMS["deep"](3, DIM, patch)
+    initialise(stem)
+    x = torch.randn(2, 3, 5 * patch, 6 * patch)
+    before = stem(x)
+    assert before.shape == (2, 5 * 6, DIM)
+    row, column = 2, 3
+    x[:, :, row * patch : (row + 1) * patch, column * patch : (column + 1) * patch] += 1.0
+    changed = (stem(x) != before).any(-1).any(0).view(5, 6).nonzero()
+    assert {(row, column), (row - 1, column), (row, column - 1), (row + 1, column + 1)} <= set(
+        map(tuple, changed.tolist())
+    )
+    assert (changed - torch.tensor([row, column])).abs().max() <= 2
+
+
+def test_a_deep_stem_is_its_convolutions_normed_and_bent() -> None:
+    stem = STEMS["deep"](3, DIM, 2)
+    initialise(stem)
+    x = torch.randn(2, 3, 8, 12)
+    wanted = x
+    for look in (module for module in stem.modules() if isinstance(module, nn.Conv2d)):
+        found = F.conv2d(wanted, look.weight, look.bias, look.stride, look.padding)
+        centred = found - found.mean(1, keepdim=True)
+        wanted = F.gelu(centred / (centred.square().mean(1, keepdim=True) + 1e-5).sqrt())
+    output = stem.get_submodule("output")
+    torch.testing.assert_close(stem(x), output(wanted.flatten(2).mT))
+
+
+@pytest.mark.parametrize("stem", ["convolutions", "deep"])
 @pytest.mark.parametrize("patch", [1, 3, 6])
-def test_convolutions_can_only_halve(patch: int) -> None:
+def test_convolutions_can_only_halve(patch: int, stem: str) -> None:
     with pytest.raises(ConfigError, match=f"set model.patch to 2, 4, 8, …, not {patch}"):
-        STEMS["convolutions"](3, DIM, patch)
+        STEMS[stem](3, DIM, patch)
 
 
 @pytest.mark.parametrize("name", [name for name in GRIDS if name != "none"])

@@ -45,8 +45,8 @@ class VitConfig(ModelConfig):
     patch: int = Field(4, ge=1)
     """The side of a patch in pixels: smaller ones see more and take longer."""
     stem: Annotated[str, one_of(STEMS, "stem")] = "linear"
-    """How pixels become a patch's vector: linear (one map for all of the patch) or convolutions, which see a little
-    beyond it and learn sooner."""
+    """How pixels become a patch's vector: linear (one map for all of the patch), convolutions, which see a little
+    beyond it and learn sooner, or deep (twice as many and as wide)."""
     dim: int = Field(96, ge=1)
     """Width of the model."""
     ff_dim: int = Field(192, ge=1)

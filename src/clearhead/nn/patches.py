@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from clearhead.errors import ConfigError
+from clearhead.nn.norms import LayerNorm
 from clearhead.nn.positions import waves
 
 
@@ -42,10 +43,7 @@ class ConvolutionStem(nn.Module):
 
     def __init__(self, channels: int, dim: int, patch: int) -> None:
         super().__init__()
-        halvings = patch.bit_length() - 1
-        if patch != 2**halvings or halvings == 0:
-            raise ConfigError(f"convolutions halve the picture: set model.patch to 2, 4, 8, …, not {patch}")
-        widths = [channels, *(max(1, dim >> left) for left in range(halvings, 0, -1))]
+        widths = [channels, *(max(1, dim >> left) for left in range(_halvings(patch), 0, -1))]
         self.halvings = nn.ModuleList(
             nn.Conv2d(before, after, kernel_size=3, stride=2, padding=1) for before, after in pairwise(widths)
         )
@@ -57,7 +55,49 @@ class ConvolutionStem(nn.Module):
         return self.output(x.flatten(2).mT)
 
 
-STEMS: dict[str, type[LinearStem | ConvolutionStem]] = {"linear": LinearStem, "convolutions": ConvolutionStem}
+class DeepStem(nn.Module):
+    """The same twice as wide, and after each halving one more convolution, which sees its neighbours; all normed."""
+
+    def __init__(self, channels: int, dim: int, patch: int) -> None:
+        super().__init__()
+        widths = [channels, *(max(1, 2 * dim >> left) for left in range(_halvings(patch), 0, -1))]
+        self.steps = nn.ModuleList(
+            step for before, after in pairwise(widths) for step in (_Look(before, after, 2), _Look(after, after, 1))
+        )
+        self.output = nn.Linear(widths[-1], dim)
+
+    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch patches dim"]:
+        for step in self.steps:
+            x = step(x)
+        return self.output(x.flatten(2).mT)
+
+
+class _Look(nn.Module):
+    """A convolution, its channels normed pixel by pixel, and bent."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.look = nn.Conv2d(before, after, kernel_size=3, stride=stride, padding=1)
+        self.norm = LayerNorm(after)
+
+    def forward(self, x: Float[Tensor, "batch before height width"]) -> Float[Tensor, "batch after lower narrower"]:
+        # Channels last in memory: a norm reads them in a row, and so do convolutions on a CPU.
+        x = self.look(x.contiguous(memory_format=torch.channels_last)).permute(0, 2, 3, 1)
+        return F.gelu(self.norm(x.flatten(1, 2)).view(x.shape)).permute(0, 3, 1, 2)
+
+
+def _halvings(patch: int) -> int:
+    count = patch.bit_length() - 1
+    if patch != 2**count or count == 0:
+        raise ConfigError(f"convolutions halve the picture: set model.patch to 2, 4, 8, …, not {patch}")
+    return count
+
+
+STEMS: dict[str, type[LinearStem | ConvolutionStem | DeepStem]] = {
+    "linear": LinearStem,
+    "convolutions": ConvolutionStem,
+    "deep": DeepStem,
+}
 
 
 class Grid(nn.Module):
