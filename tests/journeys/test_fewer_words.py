@@ -40,7 +40,13 @@ def reviews(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pruned_run(reviews: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A classifier that has begun to learn which tokens to drop; not to be changed."""
     out = tmp_path_factory.mktemp("runs") / "pruned"
-    settings = assignments(*TINY, "train.steps=20", "model.reduce.kind=prune", "model.reduce.threshold=0.9")
+    settings = assignments(
+        *TINY,
+        "train.steps=20",
+        "model.reduce.kind=prune",
+        "model.reduce.threshold=0.9",
+        "train.threshold_rate=1",
+    )
     cache = tmp_path_factory.getbasetemp() / "cache"
     make(cache, "train", "classifier", "--tsv", reviews, "--out", out, *settings)
     return out
@@ -57,7 +63,7 @@ def test_dropped_words_are_drawn_and_told(clearhead: Clearhead, pruned_run: Path
     assert block["kind"] == "encoder" and block["layers"] == 2
 
 
-@pytest.mark.parametrize("how", [("merge", "--r", 2), ("prune", "--threshold", 1.0), ("none",)])
+@pytest.mark.parametrize("how", [("merge", "--r", 2, "--r-last", 0), ("prune", "--threshold", 1.0), ("none",)])
 def test_a_classifier_is_used_and_scored_with_fewer_tokens(
     clearhead: Clearhead, pruned_run: Path, how: tuple[Any, ...]
 ) -> None:

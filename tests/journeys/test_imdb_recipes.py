@@ -61,6 +61,23 @@ def test_a_bert_is_trained_and_then_fine_tuned(imdb: Path, clearhead: Clearhead)
     assert clearhead(*page).code == 0
 
 
+def test_a_classifier_learns_which_words_to_drop(imdb: Path, clearhead: Clearhead) -> None:
+    assert clearhead(*tiny("imdb-notes")).code == 0
+    for recipe, start in (("imdb-thresholds", "imdb-notes"), ("imdb-pruned", "imdb-thresholds")):
+        said = clearhead(*tiny(recipe))
+        assert said.code == 0 and f"started from runs/{start}, a classifier: " in said.err
+    run = "runs/imdb-pruned"
+    assert clearhead("train", run, "--resume", "--set", "train.steps=6").code == 0
+    tested = clearhead("score", "--model", run, "--split", "test", "--json", "--no-baseline")
+    assert json.loads(tested.out)["count"] == 20
+    assert clearhead("classify", "--model", run, "the film was great").lines[0] in ("good", "bad")
+    trail = imdb / "trail.png"
+    assert clearhead("inspect", run, "the film was great", "--trail", trail, "--out", imdb / "page.html").code == 0
+    assert trail.is_file()
+    drawn = ("bench", "reduce", run, "--prune", "1", "--rounds", "1", "--out", imdb / "pruning.png")
+    assert clearhead(*drawn).code == 0 and (imdb / "pruning.png").is_file()
+
+
 def test_without_the_bert_the_fine_tuning_says_what_is_missing(imdb: Path, clearhead: Clearhead) -> None:
     said = clearhead(*tiny("imdb-pretrained"))
     assert said.code == 66 and "runs/imdb-bert" in said.err

@@ -5,16 +5,29 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
+from clearhead.models.reduction import ReduceConfig
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.models.vit import Vit, VitConfig
 from clearhead.training.distributed import SOLO, Team
-from clearhead.training.optimizers import OPTIMIZERS, Adam, AdamW, Muon, orthogonalise, rate_shares, state_tensors
+from clearhead.training.optimizers import (
+    OPTIMIZERS,
+    Adam,
+    AdamW,
+    Muon,
+    make_optimizer,
+    orthogonalise,
+    rate_shares,
+    set_rate,
+    state_tensors,
+)
+from clearhead.training.settings import TrainConfig
 
 
 def translator() -> Translator:
@@ -41,13 +54,13 @@ def test_stacked_matrices_are_orthogonalised_as_each_alone() -> None:
     assert torch.allclose(orthogonalise(x), alone, atol=1e-5)
 
 
-def vit() -> Vit:
+def vit(**more: Any) -> Vit:
     picture = {"height": 8, "width": 8, "channels": 1, "mean": [0.5], "spread": [0.5], "patch": 4, "pooling": "first"}
     shape = {"dim": 16, "ff_dim": 32, "num_heads": 2, "num_layers": 2, "positions": "learned"}
-    return Vit(VitConfig(labels=["bag", "boot"], **picture, **shape))
+    return Vit(VitConfig(labels=["bag", "boot"], **picture, **shape, **more))
 
 
-@pytest.mark.parametrize("make", [translator, vit])
+@pytest.mark.parametrize("make", [translator, vit, partial(vit, stem="deep")])
 def test_muon_moves_matrices_inside_the_layers_and_leaves_tables_places_and_vectors_to_adam(
     make: Callable[[], nn.Module],
 ) -> None:
@@ -61,7 +74,8 @@ def test_muon_moves_matrices_inside_the_layers_and_leaves_tables_places_and_vect
     kinds = {name.rsplit("/", 1)[0]: name.rsplit("/", 1)[1] for name in state_tensors(optimizer, model)}
     assert set(kinds) == {name for name, _ in model.named_parameters()}
     for name, parameter in model.named_parameters():
-        by_muon = parameter.ndim == 2 and ".blocks." in name
+        # The first convolution reads pixels, and embeds.
+        by_muon = (parameter.ndim == 2 and ".blocks." in name) or (parameter.ndim == 4 and ".0." not in name)
         assert (kinds[name] == "momentum") == by_muon, name
 
 
@@ -74,9 +88,20 @@ def test_what_reads_a_picture_learns_like_what_embeds_a_text() -> None:
     assert found["output.weight"] == 1.0
 
 
+def test_thresholds_move_by_a_rate_of_their_own() -> None:
+    model = vit(reduce=ReduceConfig(kind="prune"))
+    settings = TrainConfig(steps=1, layer_decay=0.5, threshold_rate=30.0)
+    optimizer = make_optimizer(model, settings)
+    set_rate(optimizer, 0.01)
+    rates = {id(p): group["lr"] for group in optimizer.param_groups for p in group["params"]}
+    found = {name: rates[id(p)] for name, p in model.named_parameters()}
+    assert [rate for name, rate in found.items() if name.endswith(".threshold")] == pytest.approx([0.3, 0.3])
+    assert found["encoder.blocks.1.attention.query.weight"] == pytest.approx(0.005)
+
+
 def test_a_muon_step_is_about_as_large_as_one_of_adam() -> None:
     """The root mean square of an update is 0.2 times the rate, whatever the shape."""
-    weights = [torch.zeros(64, 64), torch.zeros(64, 256), torch.zeros(256, 64)]
+    weights = [torch.zeros(64, 64), torch.zeros(64, 256), torch.zeros(256, 64), torch.zeros(64, 16, 3, 3)]
     optimizer = Muon(weights, [torch.zeros(3)], betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0)
     optimizer.param_groups[0]["lr"] = 0.5
     for weight in weights:
@@ -108,7 +133,7 @@ def test_a_team_shares_muons_matrices_out_and_misses_none(size: int) -> None:
 
     def moves(team: Team) -> list[torch.Tensor]:
         chance = torch.Generator().manual_seed(1)
-        weights = [torch.zeros(shape) for shape in [(8, 8), (8, 24), (24, 8), (8, 8), (8, 8)]]
+        weights = [torch.zeros(shape) for shape in [(8, 8), (8, 24), (24, 8), (8, 8), (8, 4, 3, 3)]]
         optimizer = Muon(weights, [torch.zeros(3)], betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0, team=team)
         optimizer.param_groups[0]["lr"] = 0.5
         for weight in weights:

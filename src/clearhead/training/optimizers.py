@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from clearhead.nn.embedding import OutputLayer, TokenEmbedding
 from clearhead.nn.patches import ClassToken, Grid
 from clearhead.nn.positions import Positions
+from clearhead.nn.reduction import Prune
 from clearhead.nn.stacks import Stack
 from clearhead.training.distributed import SOLO, Team
 
@@ -54,9 +55,13 @@ def adamw(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, te
 
 
 def muon(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, team: Team = SOLO) -> Optimizer:
-    """Muon for the matrices inside the layers, AdamW for all that embeds or tells places, output, norms and biases."""
+    """Muon for the matrices inside the layers, AdamW for all that embeds or tells places, output, norms and biases.
+
+    Convolutions that read what others found are matrices inside layers, too; those that read pixels embed.
+    """
     layers = [block for stack in model.modules() if isinstance(stack, Stack) for block in stack.blocks]
     inside = {id(p) for layer in layers for p in layer.parameters() if p.ndim == 2}
+    inside |= {id(look.weight) for look in [m for m in model.modules() if isinstance(m, nn.Conv2d)][1:]}
     trained = [p for p in model.parameters() if p.requires_grad]
     matrices = [p for p in trained if id(p) in inside]
     others = [p for p in trained if id(p) not in inside]
@@ -66,6 +71,11 @@ def muon(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, tea
 def _tables(model: nn.Module) -> set[int]:
     """The identities of what has a row for each token of a vocabulary."""
     return {id(table.weight) for table in model.modules() if isinstance(table, TokenEmbedding | OutputLayer)}
+
+
+def _thresholds(model: nn.Module) -> set[int]:
+    """The identities of what says which tokens are dropped, where that is learnt."""
+    return {id(layer.threshold) for layer in model.modules() if isinstance(layer, Prune)}
 
 
 MOMENTUM = 0.95
@@ -111,7 +121,7 @@ class Muon(uncompiled(Optimizer)):  # type: ignore[misc]
             for (matrix, (rate, decay)), update in zip(rates.items(), self._updates(list(rates)), strict=True):
                 if decay:
                     matrix.mul_(1 - rate * decay)
-                matrix.add_(update, alpha=-rate * 0.2 * math.sqrt(max(matrix.shape)))
+                matrix.add_(update, alpha=-rate * 0.2 * math.sqrt(max(matrix.flatten(1).shape)))
         self._adam.param_groups = [group for group in self.param_groups if "orthogonal" not in group]
         self._adam.step()
 
@@ -136,16 +146,19 @@ class Muon(uncompiled(Optimizer)):  # type: ignore[misc]
 
 
 def orthogonalised(matrices: Sequence[Tensor]) -> list[Tensor]:
-    """Each matrix made orthogonal; on a GPU those of one shape side by side, on a CPU one by one is faster."""
+    """Each matrix made orthogonal; on a GPU those of one shape side by side, on a CPU one by one is faster.
+
+    Of a convolution, each row is all that one output channel is made of.
+    """
     if not matrices or matrices[0].device.type == "cpu":
-        return [orthogonalise(matrix[None])[0] for matrix in matrices]
+        return [orthogonalise(matrix.flatten(1)[None]).reshape(matrix.shape) for matrix in matrices]
     alike: dict[torch.Size, list[int]] = {}
     for i, matrix in enumerate(matrices):
         alike.setdefault(matrix.shape, []).append(i)
     found: dict[int, Tensor] = {}
     for places in alike.values():
-        stack = orthogonalise(torch.stack([matrices[i] for i in places]))
-        found.update(zip(places, stack.unbind(), strict=True))
+        stack = torch.stack([matrices[i] for i in places])
+        found.update(zip(places, orthogonalise(stack.flatten(2)).reshape(stack.shape).unbind(), strict=True))
     return [found[i] for i in range(len(matrices))]
 
 
@@ -177,8 +190,8 @@ def make_optimizer(model: nn.Module, settings: TrainConfig, team: Team = SOLO) -
         weight_decay=settings.weight_decay,
         team=team,
     )
-    if settings.layer_decay != 1.0 or settings.table_rate != 1.0:
-        shares = rate_shares(model, settings.layer_decay, settings.table_rate)
+    if settings.layer_decay != 1.0 or settings.table_rate != 1.0 or _thresholds(model):
+        shares = rate_shares(model, settings.layer_decay, settings.table_rate, settings.threshold_rate)
         optimizer.param_groups = [part for group in optimizer.param_groups for part in _by_share(group, shares)]
     return optimizer
 
@@ -189,12 +202,13 @@ def set_rate(optimizer: Optimizer, rate: float) -> None:
         group["lr"] = rate * group.get("share", 1.0)
 
 
-def rate_shares(model: nn.Module, decay: float, tables: float = 1.0) -> dict[Tensor, float]:
+def rate_shares(model: nn.Module, decay: float, tables: float = 1.0, thresholds: float = 1.0) -> dict[Tensor, float]:
     """Which part of the learning rate each parameter is trained with: the nearer to the input, the less.
 
     Block i of n, counted from 0, has decay ** (n - i), and what embeds the input decay ** (n + 1), as in BEiT
     (Bao et al. 2021); a table that is also the output layer counts as an embedding. All others have the whole. What is
-    left to a table with an entry for each token is multiplied by `tables`.
+    left to a table with an entry for each token is multiplied by `tables`. A threshold that is learnt has `thresholds`
+    times the rate, in every layer.
     """
     shares: dict[Tensor, float] = dict.fromkeys(model.parameters(), 1.0)
     deepest = 0
@@ -208,8 +222,11 @@ def rate_shares(model: nn.Module, decay: float, tables: float = 1.0) -> dict[Ten
             ("embedding", "patches")
         ):
             shares |= dict.fromkeys(module.parameters(), decay ** (deepest + 1))
-    rows = _tables(model)
-    return {parameter: share * (tables if id(parameter) in rows else 1.0) for parameter, share in shares.items()}
+    rows, learnt = _tables(model), _thresholds(model)
+    return {
+        parameter: thresholds if id(parameter) in learnt else share * (tables if id(parameter) in rows else 1.0)
+        for parameter, share in shares.items()
+    }
 
 
 def _by_share(group: dict[str, Any], shares: Mapping[Tensor, float]) -> list[dict[str, Any]]:

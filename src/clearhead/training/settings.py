@@ -44,6 +44,9 @@ class TrainConfig(Record):
     table_rate: float = Field(1.0, gt=0)
     """The part of the learning rate for tables with a row for each token. A rare token moves by several times the rate
     whenever it is seen, so what suits the matrices is too much for it where the vocabulary is large."""
+    threshold_rate: float = Field(30.0, gt=0)
+    """How many times the learning rate thresholds move by that say which tokens are dropped (model.reduce): they are
+    numbers of about one, and not weights of a few hundredths."""
     schedule: Annotated[str, one_of(SCHEDULES, "schedule")] = "inverse_sqrt"
     """How the learning rate rises and falls."""
     warmup: int = Field(400, ge=0)
