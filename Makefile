@@ -77,7 +77,7 @@ $(DEV_READY): pyproject.toml constraints.txt | $(BIN)/python
 	$(PIP) --editable '.[dev]'
 	touch $(READY) $@
 
-# Beside what is computed meanwhile, for to install is mostly to wait.
+# Made beside the checks: installing is mostly waiting.
 $(MORE_READY): $(DEV_READY)
 	$(if $(MORE),$(PIP) $(MORE))
 	$(if $(ALONE),$(PIP) --no-deps $(ALONE))

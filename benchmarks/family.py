@@ -1,7 +1,7 @@
 """Train a recipe that is no translator, write what it reached to RESULTS.md: `python benchmarks/family.py shakespeare`.
 
 The run is kept in its folder: one that was cut short is resumed, one that is finished is only scored again.
-Classifiers are scored on their test set, language models on what was held out of their text.
+Classifiers are scored on their test set, language models and BERTs on what was held out of their texts.
 """
 
 from __future__ import annotations
@@ -34,10 +34,12 @@ def main() -> None:
         more = ["--resume"] if (run / "config.toml").is_file() else []
         clearhead("train", asked.recipe, "--out", str(run), "--processes", str(asked.processes), *more)
     kind = json.loads((run / "model" / "config.json").read_text(encoding="utf-8"))["kind"]
-    split = "validation" if kind == "gpt" else "test"
-    scored = json.loads(clearhead("score", "--model", str(run), "--split", split, "--json"))
+    split = "validation" if kind in ("gpt", "bert") else "test"
+    alone = ["--no-baseline"] if kind == "classifier" else []
+    scored = json.loads(clearhead("score", "--model", str(run), "--split", split, "--json", *alone))
     command = f"python benchmarks/family.py {asked.recipe} --processes {asked.processes}"
-    rows = [*trained(run), *(language(run, scored) if kind == "gpt" else classes(scored))]
+    found = language(run, scored) if kind == "gpt" else words(scored) if kind == "bert" else classes(scored)
+    rows = [*trained(run), *found]
     record(f"Recipe: {asked.recipe}", command, ("what", "figure"), rows)
     for row in rows:
         print(*row, sep="  ")
@@ -84,6 +86,16 @@ def language(run: Path, scored: dict[str, Any]) -> list[Row]:
         ("milliseconds a step of that many characters", f"{1000 * tokens / pace(run)[0]:.1f} ({tokens:,})"),
         ("validation loss, every character once", f"{scored['loss']:.4f} ± {scored['loss_error']:.4f}"),
         ("perplexity", f"{scored['perplexity']:.3f}"),
+    ]
+
+
+def words(scored: dict[str, Any]) -> list[Row]:
+    """What a BERT's score says of hidden words."""
+    low, high = (100 * end for end in scored["accuracy_interval"])
+    return [
+        ("hidden words named, validation", f"{100 * scored['accuracy']:.2f} % ({low:.2f} to {high:.2f})"),
+        ("validation loss, nats a hidden word", f"{scored['loss']:.4f}"),
+        ("perplexity", f"{scored['perplexity']:.2f}"),
     ]
 
 
