@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ from tests.run.assembling import assembled
 from clearhead.checkpoint import load_model, model_tensors
 from clearhead.data.documents import MaskedDocuments
 from clearhead.data.examples import Draw
+from clearhead.run.filling import GAP
 from clearhead.run.settings import BertRun, resolve
 from clearhead.run.tasks import TASKS
 from clearhead.run.training import resume, train
+from clearhead.text.kinds import TokenizerConfig
+from clearhead.text.specials import UNK
 from clearhead.training.events import Progress, Validated
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -77,6 +81,20 @@ def test_other_processes_open_the_same(configured: Any, way: Any) -> None:
         assert isinstance(mine, MaskedDocuments) and isinstance(theirs, MaskedDocuments)
         one, other = (examples.batch(np.arange(len(mine)), Draw(1, 2)) for examples in (mine, theirs))
         assert np.array_equal(one.ids, other.ids) and np.array_equal(one.answers, other.answers)
+
+
+def test_a_person_is_shown_whole_words_and_those_that_are_not_known(configured: Any) -> None:
+    config = configured({"data": {}, "model": {"next_sentence": False}})
+    config = config.model_copy(update={"tokenizer": TokenizerConfig(kind="word", min_freq=30)})
+    run = assembled(config)
+    assert run.prepared.tokenizers is not None
+    tokenizer = run.prepared.tokenizers.source
+    known = {*tokenizer.pieces(range(tokenizer.vocab_size)), GAP}
+    samples = TASKS["bert"].samples(run.model, run.prepared, "cpu")
+    text = " ".join(sample.given for sample in samples)
+    assert set(re.findall(r"[\[<]?\w+[]>]?", text)) <= known
+    assert UNK in text and GAP in text
+    assert all(token in known for sample in samples for token in f"{sample.wanted} | {sample.made}".split(" | "))
 
 
 def test_what_is_held_out_is_not_trained_on(configured: Any) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,8 @@ from clearhead.run.filling import GAP, LoadedBert
 from clearhead.run.gathering import Corpus, Gathered, gather, learn_tokenizer, open_corpus, tokenised
 from clearhead.run.settings import BertRun
 from clearhead.run.task import About, Asked, Prepared, Progress, Task, Ticket, Trial, shown
-from clearhead.text.tokenizer import TokenizerPair
+from clearhead.text.specials import UNK, UNK_ID
+from clearhead.text.tokenizer import Tokenizer, TokenizerPair
 from clearhead.training.events import Noted, Reading, Sample, Terms
 from clearhead.training.sizing import Choice
 from clearhead.training.sizing_readers import choose_masked_sizes
@@ -121,12 +122,13 @@ class BertTask(Task[BertRun, Gathered, Bert]):
             guesses = model.named(x[0, places]).argmax(-1).tolist()
             truth = dict(zip(np.flatnonzero(batch.asked[0]).tolist(), batch.answers.tolist(), strict=True))
             around = range(max(0, places[0] - SHOWN_AROUND), min(len(batch.ids[0]), places[-1] + SHOWN_AROUND + 1))
-            text = "".join(
-                f" {GAP}" if batch.hidden[0, place] else tokenizer.decode([batch.ids[0, place]]) for place in around
+            text = b"".join(
+                f" {GAP}".encode() if batch.hidden[0, place] else _spelt(tokenizer, batch.ids[0, place])
+                for place in around
             )
-            wanted = [tokenizer.decode([truth[int(place)]]).strip() for place in places]
+            wanted = [truth[int(place)] for place in places]
             found.append(
-                Sample(text.strip(), " | ".join(wanted), " | ".join(tokenizer.decode([g]).strip() for g in guesses))
+                Sample(text.decode(errors="replace").strip(), *(_listed(tokenizer, g) for g in (wanted, guesses)))
             )
         model.train(was_training)
         return tuple(found)
@@ -162,3 +164,13 @@ class BertTask(Task[BertRun, Gathered, Bert]):
         from clearhead.run.weighing import documents
 
         return documents(loaded, model, asked)
+
+
+def _spelt(tokenizer: Tokenizer, index: int) -> bytes:
+    return f" {UNK}".encode() if index == UNK_ID else tokenizer.raw([index])
+
+
+def _listed(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
+    """Tokens one by one; those that no text stands for as they are shown elsewhere."""
+    shown = (tokenizer.decode([index]).strip() or tokenizer.pieces([index])[0] for index in ids)
+    return " | ".join(shown)
