@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from clearhead.bench.reduction import Measured, Way, draw, measure, reduced, remark, row, ways
+from clearhead.data.labelled import LabelledBatch, framed
 from clearhead.data.pictures import PictureBatch
+from clearhead.models.classifier import Classifier, ClassifierConfig
 from clearhead.models.reduction import ReduceConfig
 from clearhead.models.vit import Vit, VitConfig
 
@@ -62,6 +64,14 @@ def test_right_answers_are_those_of_the_model() -> None:
     assert found[0].right == found[1].right == whole
     assert [one.tokens for one in found] == [17.0, 17.0, 9.0]
     assert found[0].faster == 1.0 and all(one.per_second > 0 for one in found)
+
+
+def test_tokens_are_counted_in_short_and_in_long_texts() -> None:
+    sizes = {"dim": 8, "ff_dim": 8, "num_heads": 2, "num_layers": 2, "max_len": 16}
+    model = Classifier(ClassifierConfig(labels=["a", "b"], vocab_size=9, **sizes)).eval()
+    texts = [[np.array([4, 5])] * 3, [np.array([6, 7, 8, 4, 5, 6])] * 3]
+    given = [LabelledBatch(*framed(rows), np.zeros(3, dtype=np.int64), None, np.arange(3)) for rows in texts]
+    assert [one.tokens for one in measure(model, given, ways("merge", [1]), rounds=1)] == [6.0, 4.5]
 
 
 def test_figures_are_told_and_drawn(tmp_path: Path) -> None:

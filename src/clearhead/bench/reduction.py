@@ -112,13 +112,13 @@ def measure(
     """Answer all batches once with each way, and `timed` of them, evenly spaced, again in every round, in turns."""
     model.eval()
     objective, loss = OBJECTIVES[model.config.kind], CrossEntropy()
+    few = evenly(batches, timed or len(batches))
     rights, left = [], []
     for way in tried:
         with reduced(model, way):
-            left.append(_left(model, batches[0], objective, loss))
+            left.append(statistics.mean(count for batch in few for count in _left(model, batch, objective, loss)))
             rights.append(sum(objective(model, batch, loss).right or 0 for batch in batches))
         told(f"{way.name}: {rights[-1]:,} right, {left[-1]:.1f} tokens left")
-    few = evenly(batches, timed or len(batches))
     answers = sum(batch.num_answers for batch in few)
     seconds: list[list[float]] = [[] for _ in tried]
     for number in range(rounds):
@@ -143,11 +143,11 @@ def measure(
     ]
 
 
-def _left(model: Model, batch: Batch, objective: Callable[..., Any], loss: CrossEntropy) -> float:
+def _left(model: Model, batch: Batch, objective: Callable[..., Any], loss: CrossEntropy) -> list[int]:
+    """How many tokens of each row are there after the last layer."""
     with following(model) as trail:
         objective(model, batch, loss)
-    last = trail.holders[-1]
-    return statistics.mean(len(row[row >= 0].unique()) for row in last)
+    return [len(row[row >= 0].unique()) for row in trail.holders[-1]]
 
 
 COLUMNS = ("tokens", "accuracy", "95 % interval", "a second", "faster", "tokens left")
