@@ -113,6 +113,25 @@ def test_scores_depend_on_distance_only(name: str) -> None:
         assert not torch.allclose(further, expected, atol=1e-3)
 
 
+@pytest.mark.parametrize("head_dim", [4, 5])
+@pytest.mark.parametrize("spread", [False, True])
+def test_turning_by_hand_gives_the_same_and_the_same_gradient(
+    head_dim: int, spread: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    positions = scheme("rotary", head_dim=head_dim)
+    at = torch.rand(2, 5) * 7 if spread else None
+    # Heads lie between positions in memory, as a projection leaves them.
+    given = torch.randn(2, 5, 3, head_dim, requires_grad=True)
+    weights = torch.randn(2, 3, 5, head_dim)
+    found = []
+    for by_hand in (True, False):
+        monkeypatch.setattr(positions, "by_hand", by_hand)
+        turned = positions.rotate(given.transpose(1, 2), 0 if spread else 2, at)
+        found.append((turned, *torch.autograd.grad(turned, given, weights)))
+    for ours, plain in zip(*found, strict=True):
+        torch.testing.assert_close(ours, plain)
+
+
 def test_rotary_and_alibi_are_relative_and_the_others_are_not() -> None:
     assert set(RELATIVE) >= {"none", "rotary", "alibi"}
     assert not set(RELATIVE) & {"sinusoidal", "learned"}
