@@ -412,3 +412,12 @@ def test_in_small_letters_great_ones_are_the_same(kind: str, tmp_path: Path) -> 
     for same in (tokenizer, Tokenizer.load(tmp_path), Tokenizer.from_text(tokenizer.as_text())):
         assert same.encode("Ein ÄRGER") == same.encode("ein ärger")
         assert same.decode(same.encode("Ein ÄRGER")) == "ein ärger"
+
+
+def test_what_is_not_known_is_seen_where_a_text_is_spelt_as_it_is_read() -> None:
+    words = Tokenizer.train(TokenizerConfig(kind="word", min_freq=2), ["the (old) dog, the (old) cat."] * 2)
+    assert words.spelt(words.encode("the (old) bird, the new new cat.")) == " the (old) <unk>, the <unk> <unk> cat."
+    assert words.spelt([]) == ""
+    pieces = Tokenizer.train(TokenizerConfig(kind="bpe", vocab_size=300), ["the old dog the old cat"] * 9)
+    for text in ("the old bird", " 了 the", "x"):
+        assert pieces.spelt(pieces.encode(text)) == text

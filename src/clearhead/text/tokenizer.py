@@ -21,7 +21,7 @@ from clearhead.text.files import read_engine, read_notes, write_engine, write_no
 from clearhead.text.grouping import group
 from clearhead.text.kinds import TOKENIZERS, TokenizerConfig, rules_of
 from clearhead.text.packing import Packer
-from clearhead.text.specials import SPECIALS
+from clearhead.text.specials import SPECIALS, UNK, UNK_ID
 
 BUNCH = 1000
 
@@ -97,6 +97,16 @@ class Tokenizer:
     def raw(self, ids: Iterable[int]) -> bytes:
         """The text of ids as UTF-8, as far as it goes: it may begin or end inside a character."""
         return b"".join(self._raw(index) or b"" for index in map(int, ids))
+
+    def spelt(self, ids: Iterable[int]) -> str:
+        """The text of ids as a model reads it: <unk> where it knows no word, and a space first where one begins."""
+        found = ""
+        for is_unknown, run in itertools.groupby(map(int, ids), lambda index: index == UNK_ID):
+            some = list(run)
+            starts_a_word = is_unknown or self.raw(some[:1]).startswith(b" ")
+            text = " ".join([UNK] * len(some)) if is_unknown else self.decode(some)
+            found += f" {text.removeprefix(' ')}" if starts_a_word else text
+        return found
 
     def _raw(self, index: int) -> bytes | None:
         token = self._token(index)

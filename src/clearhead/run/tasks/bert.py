@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from clearhead.checkpoint import StoredModel
 from clearhead.config import Tree
@@ -20,7 +22,6 @@ from clearhead.run.filling import GAP, LoadedBert
 from clearhead.run.gathering import Corpus, Gathered, gather, learn_tokenizer, open_corpus, tokenised
 from clearhead.run.settings import BertRun
 from clearhead.run.task import About, Asked, Prepared, Progress, Task, Ticket, Trial, shown
-from clearhead.text.specials import UNK, UNK_ID
 from clearhead.text.tokenizer import Tokenizer, TokenizerPair
 from clearhead.training.events import Noted, Reading, Sample, Terms
 from clearhead.training.sizing import Choice
@@ -122,14 +123,12 @@ class BertTask(Task[BertRun, Gathered, Bert]):
             guesses = model.named(x[0, places]).argmax(-1).tolist()
             truth = dict(zip(np.flatnonzero(batch.asked[0]).tolist(), batch.answers.tolist(), strict=True))
             around = range(max(0, places[0] - SHOWN_AROUND), min(len(batch.ids[0]), places[-1] + SHOWN_AROUND + 1))
-            text = b"".join(
-                f" {GAP}".encode() if batch.hidden[0, place] else _spelt(tokenizer, batch.ids[0, place])
-                for place in around
+            text = "".join(
+                f" {GAP}" * len(run) if is_hidden else tokenizer.spelt(batch.ids[0, run])
+                for is_hidden, run in _runs(batch.hidden[0], around)
             )
             wanted = [truth[int(place)] for place in places]
-            found.append(
-                Sample(text.decode(errors="replace").strip(), *(_listed(tokenizer, g) for g in (wanted, guesses)))
-            )
+            found.append(Sample(text.strip(), *(_listed(tokenizer, g) for g in (wanted, guesses))))
         model.train(was_training)
         return tuple(found)
 
@@ -166,8 +165,9 @@ class BertTask(Task[BertRun, Gathered, Bert]):
         return documents(loaded, model, asked)
 
 
-def _spelt(tokenizer: Tokenizer, index: int) -> bytes:
-    return f" {UNK}".encode() if index == UNK_ID else tokenizer.raw([index])
+def _runs(hidden: NDArray[np.bool_], places: range) -> list[tuple[bool, list[int]]]:
+    """Places one after the other that are hidden, or are not."""
+    return [(bool(is_hidden), list(run)) for is_hidden, run in itertools.groupby(places, lambda place: hidden[place])]
 
 
 def _listed(tokenizer: Tokenizer, ids: Sequence[int]) -> str:

@@ -101,7 +101,7 @@ class ClassifierTask(Task[ClassifierRun, Gathered, Classifier]):
         found = classifier.judged([texts.ids(row) for row in rows])
         return tuple(
             Sample(
-                _shortened(tokenizers.source.decode(texts.ids(row).tolist())),
+                _shortened(tokenizers.source.spelt(texts.ids(row)).strip()),
                 texts.names[int(texts.texts.tags[row])],
                 f"{texts.names[int(probs.argmax())]} ({100 * float(probs.max()):.0f} %)",
             )

@@ -65,7 +65,7 @@ class TranslatorTask(Task[TranslatorRun, Examined, Translator]):
         found = translator.search(sources, translator.generation)
         return tuple(
             Sample(
-                tokenizers.source.decode(source),
+                tokenizers.source.spelt(source).strip(),
                 tokenizers.target.decode(pairs.target(index).tolist()),
                 tokenizers.target.decode(hypotheses[0].ids),
             )
