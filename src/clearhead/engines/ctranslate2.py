@@ -29,6 +29,8 @@ BATCH = 32
 """Texts that a worker translates side by side, or of which it scores translations."""
 GREEDY_BATCH = 64
 """The same where each is one row, not as many as the beam is wide."""
+READY = 1
+"""Batches that wait for each worker, so that it need not wait for us."""
 MOST_ROUNDS = 30
 """So often a text whose translation runs in circles is tried again, with one more phrase forbidden each time."""
 FORBIDDEN = {BOS_ID, PAD_ID, UNK_ID}
@@ -52,8 +54,9 @@ class CTranslate2Engine:
     name = "ctranslate2"
 
     def __init__(self, exported: Exported, tokenizers: TokenizerPair, threads: int, device: str = "cpu") -> None:
-        # All that is asked for is queued at once, so that answers are heard while others are still computed.
+        # Asking never waits: how much is asked for at once is for us to say.
         workers = {"inter_threads": threads, "intra_threads": 1, "max_queued_batches": -1}
+        self._at_once = threads * (1 + READY)
         self._translator = opened("Translator", exported.path, device, **workers)
         self.room = exported.notes.max_len - 1
         self._source = tokenizers.source.tokens()
@@ -137,17 +140,21 @@ class CTranslate2Engine:
         """What is said of each row, and where the rules had to be imposed.
 
         Where it runs in circles even then, the row is asked once more without that phrase. A row is asked again as soon
-        as it is heard: it waits for those that have not been asked yet, but not for others that are asked again.
+        as it is heard, before those that have not been asked yet: rounds go by while there is other work to do.
         """
         said: dict[int, list[Said]] = {}
         phrases: dict[int, list[list[str]]] = {}
 
-        def ask(places: Sequence[int], forbidden: list[list[str]] | None = None) -> list[Any]:
+        def ask(places: Sequence[int], forbidden: list[list[str]] | None) -> list[Any]:
             is_unwanted = None if unwanted is nobody else lambda row: places[row] in unwanted()
             return self._ask([rows[place] for place in places], config, is_unwanted, forbidden)
 
-        asked = deque((0, batch, ask(batch)) for batch in batches)
-        while asked:
+        waiting: deque[tuple[int, Sequence[int]]] = deque((0, batch) for batch in batches)
+        asked: deque[tuple[int, Sequence[int], list[Any]]] = deque()
+        while waiting or asked:
+            while waiting and len(asked) < self._at_once:
+                number, places = waiting.popleft()
+                asked.append((number, places, ask(places, phrases[places[0]] if number else None)))
             number, places, answers = asked.popleft()
             said |= {place: self._heard(answer) for place, answer in zip(places, answers, strict=True)}
             # Rows that have the same limits and phrases go together.
@@ -158,8 +165,7 @@ class CTranslate2Engine:
                 if loops or (number == 0 and _breaks_a_rule(said[place], rows[place], config)):
                     phrases[place] = phrases.get(place, []) + loops
                     groups.setdefault((rows[place].max_len, repr(phrases[place])), []).append(place)
-            for group in groups.values():
-                asked.append((number + 1, group, ask(group, phrases[group[0]])))
+            waiting.extendleft((number + 1, group) for group in groups.values())
         return said, set(phrases)
 
     def _loops(self, said: Sequence[Said], row: Row, config: GenerationConfig) -> list[list[str]]:
