@@ -14,8 +14,20 @@ from torch import nn
 
 from clearhead.bench.corpus import made_pairs, restore, store
 from clearhead.bench.peers import PEERS, Trainee
+from clearhead.bench.seat import Seat
 from clearhead.bench.sizes import SIZES, Size, useful_flops
-from clearhead.bench.training import OURS, PADDED_TO, PEAK, Row, TrainingFigures, contest, our_model, pad_to, sit
+from clearhead.bench.training import (
+    OURS,
+    PADDED_TO,
+    PEAK,
+    PROCESSES,
+    Row,
+    TrainingFigures,
+    contest,
+    our_model,
+    pad_to,
+    sit,
+)
 from clearhead.bench.tutorial import LabelSmoothing
 from clearhead.data.batches import BatchConfig, Batches
 from clearhead.errors import ConfigError
@@ -123,6 +135,17 @@ def test_all_who_bucket_train_on_the_same_tokens(seated: Callable[..., Callable[
     padded = seated("padded to 72, batches of 32")({"steps": 1})
     assert 300 < padded["tokens"] < 700
     assert seated(f"{PEAK} fp32")({"steps": 1})["gflops"] > 0.1
+
+
+def test_a_team_shares_the_same_tokens_out(tmp_path: Path) -> None:
+    store(made_pairs(SMALL, 200), tmp_path)
+    settings = {"name": f"clearhead fp32{PROCESSES}", "size": asdict(SMALL), "folder": str(tmp_path), "threads": 1}
+    with Seat("train", settings, processes=2) as team:
+        together = team.ask({"steps": 2})
+    alone = sit({**settings, "name": "clearhead fp32"})({"steps": 2})
+    assert together["tokens"] == alone["tokens"]
+    assert together["flops"] == pytest.approx(alone["flops"])
+    assert together["peak"] >= team.facts["peak"] > 0
 
 
 def test_ratios_are_to_the_best_bucketed_peer_and_to_the_padded_loop() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from clearhead.cli.launching import cores, exit_code, free_port
+from clearhead.cli.launching import cores, exit_code
 from clearhead.training.distributed import TIMEOUT_VARIABLE
 from clearhead.training.logbook import read_metrics
 

@@ -17,7 +17,7 @@ import torch
 
 from clearhead.bench.seat import Facts, Seat, Turn
 from clearhead.bench.sizes import Size
-from clearhead.bench.training import our_loop, our_model, take_step
+from clearhead.bench.training import our_loop, our_model, take_step, whole_step
 from clearhead.data.batches import BatchConfig, Batches
 from clearhead.data.corpus import Sentences, TokenisedPairs
 from clearhead.text.specials import SPECIALS
@@ -122,7 +122,7 @@ def _step(point: Point) -> Callable[[], object]:
     pairs = TokenisedPairs(sides[0], sides[1], np.arange(1, count + 1), 0)
     loop = our_loop(our_model(size, kernel=point.kernel, max_len=length + 1), Batches(pairs, BatchConfig(), 1))
     batch = pairs.batch(np.arange(count))
-    return lambda: take_step(loop, batch)
+    return lambda: take_step(loop, whole_step(batch))
 
 
 def sized(point: Point) -> tuple[Size, int]:

@@ -31,12 +31,15 @@ SEATS = {
 
 
 class Seat:
-    """One contestant in a process of its own."""
+    """One contestant, in a process of its own, or in several that work as a team."""
 
-    def __init__(self, kind: str, settings: Facts) -> None:
+    def __init__(self, kind: str, settings: Facts, processes: int = 1) -> None:
         self.name = str(settings["name"])
         command = [sys.executable, "-m", "clearhead.bench.seat", kind, json.dumps(settings)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._processes = [
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | place)
+            for place in _places(processes)
+        ]
         try:
             self.facts = self._hear()
         except BaseException:
@@ -45,18 +48,23 @@ class Seat:
 
     def ask(self, turn: Facts) -> Facts:
         """Let the contestant take one turn, and wait for its figures."""
-        assert self._process.stdin is not None
-        # One that is gone has left its reason behind, or an exit code.
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(turn) + "\n")
-            self._process.stdin.flush()
+        for process in self._processes:
+            assert process.stdin is not None
+            # One that is gone has left its reason behind, or an exit code.
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(json.dumps(turn) + "\n")
+                process.stdin.flush()
         return self._hear()
 
     def _hear(self) -> Facts:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        said = [self._heard(process) for process in self._processes]
+        return {name: _altogether(name, [facts[name] for facts in said]) for name in said[0]}
+
+    def _heard(self, process: subprocess.Popen[str]) -> Facts:
+        assert process.stdout is not None
+        line = process.stdout.readline()
         if not line:
-            raise UnavailableError(f"the contestant '{self.name}' ended with exit code {self._process.wait()}")
+            raise UnavailableError(f"the contestant '{self.name}' ended with exit code {process.wait()}")
         facts: Facts = json.loads(line)
         if "error" in facts:
             raise ClearheadError(f"the contestant '{self.name}' failed: {facts['error']}")
@@ -70,13 +78,31 @@ class Seat:
 
     def _leave(self, *, at_once: bool) -> None:
         """Closing its input asks the contestant to end; one in the middle of a step need not be waited for."""
-        assert self._process.stdin is not None and self._process.stdout is not None
-        if at_once:
-            self._process.terminate()
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.close()
-        self._process.wait()
-        self._process.stdout.close()
+        for process in self._processes:
+            assert process.stdin is not None and process.stdout is not None
+            if at_once:
+                process.terminate()
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+        for process in self._processes:
+            process.wait()
+            assert process.stdout is not None
+            process.stdout.close()
+
+
+def _places(processes: int) -> list[dict[str, str]]:
+    """What each process of a team is told, as torchrun would tell it; one alone is told nothing."""
+    if processes == 1:
+        return [{}]
+    from clearhead.training.distributed import free_port
+
+    team = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    return [{**team, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(processes)]
+
+
+def _altogether(name: str, figures: list[Any]) -> Any:
+    """One figure of a team: its processes go side by side, so that all else adds up but not time."""
+    return figures[0] if len(figures) == 1 else max(figures) if name == "seconds" else sum(figures)
 
 
 def peak_memory() -> int:

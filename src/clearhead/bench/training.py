@@ -31,7 +31,7 @@ from clearhead.errors import DataError, choose
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.text.specials import PAD_ID
 from clearhead.training.allocator import keep_memory
-from clearhead.training.distributed import SOLO, Lesson, share_out
+from clearhead.training.distributed import SOLO, Lesson, Team, join, share_out
 from clearhead.training.loop import Loop
 from clearhead.training.losses import LOSSES
 from clearhead.training.objectives import OBJECTIVES
@@ -43,7 +43,9 @@ SEED = 1
 MAX_TOKENS = 4096
 PADDED_TO, PADDED_BATCH = 72, 32
 PEAK = "matrix products"
-OURS = {f"clearhead {precision}": precision for precision in PRECISIONS}
+PROCESSES = ", one-thread processes"
+OURS = {f"clearhead {precision}{how}": precision for precision in PRECISIONS for how in ("", PROCESSES)}
+"""The number format of each row of ours: one process with all threads, or as many with one."""
 LEAST_ROUNDS = 3
 REST = 0.25
 """Seconds between turns: threads of the one before may still be spinning."""
@@ -129,11 +131,13 @@ def contest(
     size, pairs, corpus = fitting_corpus(choose(SIZES, size_name, "size"))
     with tempfile.TemporaryDirectory() as folder, ExitStack() as seats:
         store(pairs, Path(folder))
-        shared = {"size": asdict(size), "folder": folder, "threads": threads}
+        shared = {"size": asdict(size), "folder": folder}
         seated = {}
         for name in [*(f"{PEAK} {precision}" for precision in fast), *taking_part]:
             told(f"{name} sits down")
-            seated[name] = seats.enter_context(Seat("train", {**shared, "name": name}))
+            processes = threads if name.endswith(PROCESSES) else 1
+            facts = {**shared, "name": name, "threads": threads // processes}
+            seated[name] = seats.enter_context(Seat("train", facts, processes))
         turns: dict[str, list[Facts]] = {name: [] for name in seated}
         for seat in seated.values():
             seat.ask({"steps": 1})
@@ -180,31 +184,36 @@ def sit(settings: Facts) -> Turn:
     padded = name in PEERS and PEERS[name].padded
     config = BatchConfig(batch_size=PADDED_BATCH) if padded else BatchConfig(max_tokens=MAX_TOKENS)
     batches = Batches(restore(Path(settings["folder"])), config, SEED)
-    train = _ours(size, OURS[name], batches) if name in OURS else _theirs(PEERS[name].build(size), padded=padded)
-    stream = batches.shares()
+    train: Callable[[Share], None]
+    if name in OURS:
+        # A process that was told of no others is a team of one.
+        loop = our_loop(our_model(size), batches, OURS[name], join(torch.device("cpu")))
+        train, stream = functools.partial(take_step, loop), loop.shares()
+    else:
+        train, stream = _theirs(PEERS[name].build(size), padded=padded), batches.shares()
 
     def turn(asked: Facts) -> Facts:
-        pulled = [_only_batch(next(stream)) for _ in range(asked["steps"])]
+        pulled = [next(stream) for _ in range(asked["steps"])]
         began = time.perf_counter()
-        for batch in pulled:
-            train(batch)
+        for share in pulled:
+            train(share)
         seconds = time.perf_counter() - began
+        done = [batch for share in pulled for batch in pairs_of(share)]
         return {
             "seconds": seconds,
-            "tokens": sum(batch.num_answers for batch in pulled),
-            "flops": sum(useful_flops(size, batch.source_lengths, batch.target_lengths) for batch in pulled),
+            "tokens": sum(batch.num_answers for batch in done),
+            "flops": sum(useful_flops(size, batch.source_lengths, batch.target_lengths) for batch in done),
         }
 
     return turn
 
 
-def _only_batch(share: Share) -> PairBatch:
-    (part,) = share.parts
-    assert isinstance(part.batch, PairBatch)
-    return part.batch
+def pairs_of(share: Share) -> list[PairBatch]:
+    """What there is to do in a share."""
+    return [part.batch for part in share.parts if part.counts and isinstance(part.batch, PairBatch)]
 
 
-def our_loop(model: Translator, batches: Batches, precision: str = "fp32") -> Loop:
+def our_loop(model: Translator, batches: Batches, precision: str = "fp32", team: Team = SOLO) -> Loop:
     """The training loop that users have, with nothing to validate and nowhere to save."""
 
     class Nowhere:
@@ -213,25 +222,29 @@ def our_loop(model: Translator, batches: Batches, precision: str = "fp32") -> Lo
 
     keep_memory()
     config = TrainConfig(steps=1_000_000, lr=1e-4, smoothing=SMOOTHING, precision=precision)
-    optimizer = make_optimizer(model, config)
     loss = LOSSES[config.loss](config.smoothing, PAD_ID)
-    objective = OBJECTIVES["translator"]
+    sharing = share_out(Lesson(model, loss, OBJECTIVES["translator"], precision), team, "none")
     return Loop(
-        sharing=share_out(Lesson(model, loss, objective, precision), SOLO, "none"),
-        optimizer=optimizer,
+        sharing=sharing,
+        optimizer=make_optimizer(model, config, team),
         batches=batches,
         config=config,
         validation=lambda: (),
         samples=lambda: (),
         keeper=Nowhere(),
         dim=model.config.dim,
+        team=team,
     )
 
 
-def take_step(loop: Loop, batch: PairBatch) -> None:
-    """One step of the loop, on this batch."""
-    share = Share(Cursor(), batch.num_answers, (Part(batch, counts=True),), ())
+def take_step(loop: Loop, share: Share) -> None:
+    """One step of the loop, on what there is to do in it."""
     loop.step(iter([share]), 1, 1_000_000)
+
+
+def whole_step(batch: PairBatch) -> Share:
+    """One batch as all there is to do in a step."""
+    return Share(Cursor(), batch.num_answers, (Part(batch, counts=True),), ())
 
 
 def our_model(size: Size, **changes: Any) -> Translator:
@@ -250,16 +263,11 @@ def our_model(size: Size, **changes: Any) -> Translator:
     return Translator(TranslatorConfig(**{**shape, **changes}))
 
 
-def _ours(size: Size, precision: str, batches: Batches) -> Callable[[PairBatch], None]:
-    loop = our_loop(our_model(size), batches, precision)
-
-    return functools.partial(take_step, loop)
-
-
-def _theirs(trainee: Trainee, *, padded: bool) -> Callable[[PairBatch], None]:
+def _theirs(trainee: Trainee, *, padded: bool) -> Callable[[Share], None]:
     trainee.model.train()
 
-    def train(batch: PairBatch) -> None:
+    def train(share: Share) -> None:
+        (batch,) = pairs_of(share)
         source, target = batch.source, batch.target
         if padded:
             source, target = pad_to(source, PADDED_TO), pad_to(target, PADDED_TO)

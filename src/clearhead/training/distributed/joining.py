@@ -112,6 +112,13 @@ def join(device: torch.device) -> Team:
     return Team(place.rank, place.size, place.local_rank, device, place.restarts, control, memory)
 
 
+def free_port() -> int:
+    """A port of this host on which nobody listens just now, for a team to meet at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 def _keep_for_ever(*groups: object) -> None:
     """Let the end of the process be the end of these: a group that is taken apart waits for its threads.
 
