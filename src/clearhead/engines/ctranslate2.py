@@ -7,7 +7,7 @@ only on the texts whose translations broke it, in a second round, and their scor
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -27,8 +27,6 @@ from clearhead.text.tokenizer import TokenizerPair
 
 BATCH = 32
 """Texts that a worker translates side by side, or of which it scores translations."""
-GREEDY_BATCH = 64
-"""The same where each is one row, not as many as the beam is wide."""
 READY = 1
 """Batches that wait for each worker, so that it need not wait for us."""
 MOST_ROUNDS = 30
@@ -43,9 +41,22 @@ class Row:
     """One text to be translated."""
 
     ids: Sequence[int]
-    tokens: list[str]
     max_len: int
     """Most tokens of its translation, not counting </s>."""
+
+
+@dataclass
+class Measuring:
+    """One translation whose score is being measured."""
+
+    ids: list[int]
+    finished: bool
+    promise: Any = None
+
+    def measured(self, config: GenerationConfig) -> Hypothesis:
+        """Wait for the score."""
+        log_probs = self.promise.result().log_probs[: len(self.ids) + self.finished]
+        return hypothesis(self.ids, log_probs, config, finished=self.finished)
 
 
 class CTranslate2Engine:
@@ -82,18 +93,16 @@ class CTranslate2Engine:
         it is not asked again.
         """
         limits = config.max_lens([len(ids) for ids in sources], self.room)
-        rows = [
-            Row(ids, [self._source[index] for index in ids], limit) for ids, limit in zip(sources, limits, strict=True)
-        ]
+        rows = [Row(ids, limit) for ids, limit in zip(sources, limits, strict=True)]
         order = sorted(range(len(rows)), key=lambda place: len(rows[place].ids), reverse=True)
-        size = BATCH if config.strategy == "beam" else GREEDY_BATCH
-        batches = [order[start : start + size] for start in range(0, len(order), size)]
-        said, broken = self._said(rows, batches, config, unwanted)
-        # Where something was forbidden, scores are to be measured.
-        afresh = said.keys() if config.no_repeat_ngram or config.min_len > 1 else broken
-        found = self._measured([(place, rows[place], ids) for place in afresh for ids, _ in said[place]], config)
-        for place in said.keys() - found.keys():
-            found[place] = [_scored(ids, score, config) for ids, score in said[place]]
+        batches = [order[start : start + BATCH] for start in range(0, len(order), BATCH)]
+        said, measured = self._said(rows, batches, config, unwanted)
+        found = {
+            place: [one.measured(config) for one in measured[place]]
+            if place in measured
+            else [_scored(ids, score, config) for ids, score in best]
+            for place, best in said.items()
+        }
         return [ranked(found[place])[: config.nbest] for place in range(len(rows))]
 
     def _ask(
@@ -108,7 +117,7 @@ class CTranslate2Engine:
         is_beam = config.strategy == "beam"
         max_len = max(row.max_len for row in rows)
         return self._translator.translate_batch(
-            [row.tokens for row in rows],
+            [self._tokens(row) for row in rows],
             beam_size=config.beam_size if is_beam else 1,
             patience=config.patience,
             num_hypotheses=config.nbest,
@@ -127,6 +136,9 @@ class CTranslate2Engine:
             callback=None if is_beam or is_unwanted is None else lambda step: is_unwanted(step.batch_id),
         )
 
+    def _tokens(self, row: Row) -> list[str]:
+        return [self._source[index] for index in row.ids]
+
     def _heard(self, answer: Any) -> list[Said]:
         result = answer.result()
         said = [[self._ids[token] for token in tokens] for tokens in result.hypotheses]
@@ -136,14 +148,16 @@ class CTranslate2Engine:
 
     def _said(
         self, rows: Sequence[Row], batches: Sequence[Sequence[int]], config: GenerationConfig, unwanted: Unwanted
-    ) -> tuple[dict[int, list[Said]], set[int]]:
-        """What is said of each row, and where the rules had to be imposed.
+    ) -> tuple[dict[int, list[Said]], dict[int, list[Measuring]]]:
+        """What is said of each row, and, where something was forbidden, what its true scores will be.
 
         Where it runs in circles even then, the row is asked once more without that phrase. A row is asked again as soon
         as it is heard, before those that have not been asked yet: rounds go by while there is other work to do.
         """
         said: dict[int, list[Said]] = {}
         phrases: dict[int, list[list[str]]] = {}
+        measured: dict[int, list[Measuring]] = {}
+        always_forbids = config.no_repeat_ngram > 0 or config.min_len > 1
 
         def ask(places: Sequence[int], forbidden: list[list[str]] | None) -> list[Any]:
             is_unwanted = None if unwanted is nobody else lambda row: places[row] in unwanted()
@@ -166,7 +180,10 @@ class CTranslate2Engine:
                     phrases[place] = phrases.get(place, []) + loops
                     groups.setdefault((rows[place].max_len, repr(phrases[place])), []).append(place)
             waiting.extendleft((number + 1, group) for group in groups.values())
-        return said, set(phrases)
+            if number or always_forbids:
+                again = {place for group in groups.values() for place in group}
+                measured |= self._measuring(rows, {place: said[place] for place in places if place not in again})
+        return said, measured
 
     def _loops(self, said: Sequence[Said], row: Row, config: GenerationConfig) -> list[list[str]]:
         """The phrases that translations of a row say over and over."""
@@ -178,19 +195,19 @@ class CTranslate2Engine:
         loops = [loop for ids in suspects if (loop := first_loop(ids, repeats, self._span)) is not None]
         return [[self._target[index] for index in loop] for loop in loops]
 
-    def _measured(
-        self, said: Sequence[tuple[int, Row, list[int]]], config: GenerationConfig
-    ) -> dict[int, list[Hypothesis]]:
-        """Hypotheses, by place, with the probabilities they have where nothing is forbidden."""
-        found: dict[int, list[Hypothesis]] = {place: [] for place, _, _ in said}
-        if not said:
-            return found
-        ended = [ids[-1:] == [EOS_ID] for _, _, ids in said]
-        kept = [ids[:-1] if end else ids[: row.max_len] for (_, row, ids), end in zip(said, ended, strict=True)]
-        targets = [[self._target[index] for index in ids] for ids in kept]
-        scored = self._translator.score_batch([row.tokens for _, row, _ in said], targets, max_batch_size=BATCH)
-        for (place, _, _), ids, end, answer in zip(said, kept, ended, scored, strict=True):
-            found[place].append(hypothesis(ids, answer.log_probs[: len(ids) + end], config, finished=end))
+    def _measuring(self, rows: Sequence[Row], said: Mapping[int, Sequence[Said]]) -> dict[int, list[Measuring]]:
+        """Promises of the probabilities that translations have where nothing is forbidden."""
+        found: dict[int, list[Measuring]] = {}
+        asked: list[tuple[list[str], list[str]]] = []
+        for place, best in said.items():
+            ended = [ids[-1:] == [EOS_ID] for ids, _ in best]
+            kept = [ids[:-1] if end else ids[: rows[place].max_len] for (ids, _), end in zip(best, ended, strict=True)]
+            found[place] = [Measuring(ids, finished=end) for ids, end in zip(kept, ended, strict=True)]
+            asked += [(self._tokens(rows[place]), [self._target[index] for index in ids]) for ids in kept]
+        if asked:
+            promises = self._translator.score_batch(*zip(*asked, strict=True), max_batch_size=BATCH, asynchronous=True)
+            for one, promise in zip((one for best in found.values() for one in best), promises, strict=True):
+                one.promise = promise
         return found
 
     # For comparisons -------------------------------------------------------------------------------------------------
@@ -246,7 +263,7 @@ def first_loop(ids: Sequence[int], repeats: int, span: int) -> list[int] | None:
     True
     """
     found: tuple[int, int] | None = None
-    for block in range(1, min(max(MAX_BLOCK, 2 * span), len(ids) - 1) + 1):
+    for block in range(1, min(max(MAX_BLOCK, 2 * span), len(ids) // (repeats + 1)) + 1):
         size, run = max((repeats + 1) * block, span), 0
         for end in range(block, len(ids) if found is None else found[0]):
             run = run + 1 if ids[end] == ids[end - block] else 0
