@@ -69,9 +69,13 @@ def main() -> None:
         )
         record("Exports of other kinds", f"{COMMAND} --other MODEL …", OTHER_COLUMNS, rows, remark)
         return
-    models = [*asked.model, *(trained(asked.out / name, name, asked.train_steps) for name in SHAPES)]
+    names = list(SHAPES)
+    if asked.settings:
+        names = names[:1] if not asked.model else []
+    models = [*asked.model, *(trained(asked.out / name, name, asked.train_steps) for name in names)]
     sources, references = (sentences_of(language)[: asked.sentences] for language in ("de", "en"))
-    command = " ".join([COMMAND, *(f"--model {model}" for model in asked.model), f"--train-steps {asked.train_steps}"])
+    training = [f"--train-steps {asked.train_steps}"] if names else []
+    command = " ".join([COMMAND, *(f"--model {model}" for model in asked.model), *training])
     if asked.settings:
         record_settings(f"{command} --settings --rounds {asked.rounds}", models[0], sources, asked.rounds)
         return
