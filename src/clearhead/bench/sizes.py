@@ -25,11 +25,13 @@ class Size:
     target_vocab_size: int
     joint: bool
     """Whether one table serves source, target and output."""
+    accumulate: int = 1
+    """In how many batches Clearhead goes through the tokens of a step: wide models want little at once."""
 
 
 SIZES = {
     "tiny": Size("multi30k", 128, 256, 4, 4, 0.3, 10_000, 10_000, joint=True),
-    "base": Size("multi30k-notes", 512, 2048, 8, 6, 0.1, 8_300, 6_400, joint=False),
+    "base": Size("multi30k-notes", 512, 2048, 8, 6, 0.1, 8_300, 6_400, joint=False, accumulate=4),
 }
 
 

@@ -103,8 +103,11 @@ class TrainingFigures:
     def remark(self) -> str:
         """What the table cannot say."""
         peaks = ", ".join(f"{name} {value:.0f}" for name, value in self.matrix_gflops.items())
+        accumulate = SIZES[self.size].accumulate
+        ours = "" if accumulate == 1 else f" (ours adds up {accumulate} batches of {MAX_TOKENS // accumulate:,})"
         return (
-            f"{self.corpus}; real target tokens; medians of {self.rounds} interleaved rounds; threads: {self.threads}; "
+            f"{self.corpus}; steps of {MAX_TOKENS:,} tokens{ours}; real target tokens; medians of {self.rounds} "
+            f"interleaved rounds; threads: {self.threads}; "
             f"products of {MATRIX}×{MATRIX} matrices in the same run: {peaks} GFLOP/s. Useful operations of S source "
             "and T target tokens: 6 · (S · (L(4d² + 2df) + 2Ld²) + T · (L(6d² + 2df) + dV) + 2Ld(S² + T² + ST))."
         )
@@ -182,12 +185,13 @@ def sit(settings: Facts) -> Turn:
         dtype = PRECISIONS[name.removeprefix(PEAK).strip()] or torch.float32
         return lambda turn: {"gflops": matrix_gflops(dtype)}
     padded = name in PEERS and PEERS[name].padded
-    config = BatchConfig(batch_size=PADDED_BATCH) if padded else BatchConfig(max_tokens=MAX_TOKENS)
+    accumulate = size.accumulate if name in OURS else 1
+    config = BatchConfig(batch_size=PADDED_BATCH) if padded else BatchConfig(max_tokens=MAX_TOKENS // accumulate)
     batches = Batches(restore(Path(settings["folder"])), config, SEED)
     train: Callable[[Share], None]
     if name in OURS:
         # A process that was told of no others is a team of one.
-        loop = our_loop(our_model(size), batches, OURS[name], join(torch.device("cpu")))
+        loop = our_loop(our_model(size), batches, OURS[name], join(torch.device("cpu")), accumulate)
         train, stream = functools.partial(take_step, loop), loop.shares()
     else:
         train, stream = _theirs(PEERS[name].build(size), padded=padded), batches.shares()
@@ -213,7 +217,9 @@ def pairs_of(share: Share) -> list[PairBatch]:
     return [part.batch for part in share.parts if part.counts and isinstance(part.batch, PairBatch)]
 
 
-def our_loop(model: Translator, batches: Batches, precision: str = "fp32", team: Team = SOLO) -> Loop:
+def our_loop(
+    model: Translator, batches: Batches, precision: str = "fp32", team: Team = SOLO, accumulate: int = 1
+) -> Loop:
     """The training loop that users have, with nothing to validate and nowhere to save."""
 
     class Nowhere:
@@ -221,7 +227,7 @@ def our_loop(model: Translator, batches: Batches, precision: str = "fp32", team:
             raise DataError("a benchmark saves nothing")
 
     keep_memory()
-    config = TrainConfig(steps=1_000_000, lr=1e-4, smoothing=SMOOTHING, precision=precision)
+    config = TrainConfig(steps=1_000_000, lr=1e-4, smoothing=SMOOTHING, precision=precision, accumulate=accumulate)
     loss = LOSSES[config.loss](config.smoothing, PAD_ID)
     sharing = share_out(Lesson(model, loss, OBJECTIVES["translator"], precision), team, "none")
     return Loop(
