@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from clearhead.cli.launching import cores, exit_code
-from clearhead.training.distributed import TIMEOUT_VARIABLE
+from clearhead.training.distributed import TIMEOUT_VARIABLE, free_port
 from clearhead.training.logbook import read_metrics
 
 from .conftest import Clearhead, assignments
