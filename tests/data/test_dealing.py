@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clearhead.data.batches import BatchConfig, Batches, fixed_parts
 from clearhead.data.corpus import Sentences, TokenisedPairs
-from clearhead.data.dealing import deal, deal_whole, part_of_rows
+from clearhead.data.dealing import deal, deal_whole, even_lots, part_of_rows
 
 TOKENS = st.lists(st.integers(1, 90), min_size=1, max_size=60)
 SIZES = st.integers(1, 9)
@@ -35,11 +35,21 @@ def test_all_processes_have_as_many_parts_and_every_row_once(batches: list[list[
     ends = np.cumsum([0, *map(len, batches)])
     rows = [np.arange(start, end) for start, end in itertools.pairwise(ends)]
     work = np.concatenate([np.array(batch) for batch in batches])
-    dealt = [deal(rows, work, rank, size) for rank in range(size)]
+    dealt = [[part for _, part in deal(rows, work, rank, size)] for rank in range(size)]
     assert len({len(parts) for parts in dealt}) == 1
     assert sorted(np.concatenate([row for parts in dealt for row in parts])) == list(range(len(work)))
     if len(batches) % size == 0:
         assert len(dealt[0]) == len(batches) // size, "whole batches where they can be shared out evenly"
+
+
+@given(st.lists(st.integers(0, 90), min_size=1, max_size=8), SIZES)
+def test_whole_batches_are_dealt_as_evenly_as_their_sizes_allow(amounts: list[int], size: int) -> None:
+    amounts = amounts * size
+    lots = even_lots(amounts, size)
+    assert sorted(number for lot in lots for number in lot) == list(range(len(amounts)))
+    assert {len(lot) for lot in lots} == {len(amounts) // size}
+    sums = [sum(amounts[number] for number in lot) for lot in lots]
+    assert max(sums) - min(sums) <= max(amounts) - min(amounts)
 
 
 @given(st.integers(0, 20), SIZES)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from clearhead.config import Record
-from clearhead.data.dealing import deal, deal_whole, has_part_in
+from clearhead.data.dealing import deal, deal_whole
 from clearhead.data.examples import Batch, Draw, Examples, Integers
 from clearhead.errors import DataError
 
@@ -205,7 +205,7 @@ class Batches:
             pulled = list(islice(places, accumulate))
             batches = [place.rows for place in pulled]
             # Made last: a process makes only what is its own.
-            mine = zip(has_part_in(len(batches), rank, size), deal(batches, work, rank, size), strict=True)
+            mine = deal(batches, work, rank, size)
             yield Share(
                 cursor=pulled[-1].after,
                 tokens=sum(int(answers[rows].sum()) for rows in batches),

@@ -13,24 +13,29 @@ import numpy as np
 from clearhead.data.examples import Integers
 
 
-def deal(batches: Sequence[Integers], work: Integers, rank: int, size: int) -> list[Integers]:
-    """Whole batches where they can be shared out evenly, else an even part of the rows of each.
+def deal(batches: Sequence[Integers], work: Integers, rank: int, size: int) -> list[tuple[int, Integers]]:
+    """Whole batches where all can have as many of them, else an even part of the rows of each; and which batches.
 
     `work` says how much each row of the corpus is.
     """
-    mine = [batches[number] for number in has_part_in(len(batches), rank, size)]
-    if _goes_up(len(batches), size):
-        return mine
-    return [part_of_rows(batch, work[batch], rank, size) for batch in mine]
+    if len(batches) % size:
+        return [(number, part_of_rows(batch, work[batch], rank, size)) for number, batch in enumerate(batches)]
+    return [
+        (number, batches[number]) for number in even_lots([int(work[batch].sum()) for batch in batches], size)[rank]
+    ]
 
 
-def has_part_in(count: int, rank: int, size: int) -> range:
-    """Of which of so many batches a process is dealt something, in the order of its parts."""
-    return range(rank, count, size) if _goes_up(count, size) else range(count)
-
-
-def _goes_up(count: int, size: int) -> bool:
-    return count % size == 0
+def even_lots(amounts: Sequence[int], size: int) -> list[list[int]]:
+    """The numbers of some amounts in lots of as many each, whose sums are close: the largest goes to who has least."""
+    lots: list[list[int]] = [[] for _ in range(size)]
+    sums = [0] * size
+    largest_first = sorted(range(len(amounts)), key=lambda number: -amounts[number])
+    for first in range(0, len(amounts), size):
+        least_first = sorted(range(size), key=lambda lot: sums[lot])
+        for lot, number in zip(least_first, largest_first[first : first + size], strict=True):
+            lots[lot].append(number)
+            sums[lot] += amounts[number]
+    return [sorted(lot) for lot in lots]
 
 
 def deal_whole(batches: Sequence[Integers], rank: int, size: int) -> list[Integers]:
