@@ -128,7 +128,9 @@ def contest(
     for name in missing:
         told(f"{name} is not here: pip install 'clearhead[bench]'")
     fast = [precision for precision in PRECISIONS if not is_slow(precision, torch.device("cpu"))]
-    everybody = [name for name, precision in OURS.items() if precision in fast] + [n for n in PEERS if n not in missing]
+    # As many processes with one thread as there are threads: of one that would be the same contestant twice.
+    ours = [name for name, precision in OURS.items() if precision in fast and (threads > 1 or PROCESSES not in name)]
+    everybody = ours + [name for name in PEERS if name not in missing]
     taking_part = [name for name in everybody if names is None or name in names]
     told(f"preparing the data for {size_name}")
     size, pairs, corpus = fitting_corpus(choose(SIZES, size_name, "size"))
