@@ -215,10 +215,13 @@ def by_setting(model: Path, sources: Sequence[str], rounds: int) -> list[tuple[s
         plain: dict[str, Callable[[int], object]] = {
             "ours, from text to text": lambda beam: copy.translate(sources, beam_size=beam),
             "ours, from tokens to tokens": lambda beam: copy.engine.search(
+                encoded, copy.configured(beam_size=beam), range(len(encoded)), scored=False
+            ),
+            "the same with scores": lambda beam: copy.engine.search(
                 encoded, copy.configured(beam_size=beam), range(len(encoded))
             ),
-            "the same without the guard against loops": lambda beam: copy.engine.search(
-                encoded, copy.configured(beam_size=beam, loop_guard=False), range(len(encoded))
+            "without scores and without the guard against loops": lambda beam: copy.engine.search(
+                encoded, copy.configured(beam_size=beam, loop_guard=False), range(len(encoded)), scored=False
             ),
         }
         for workers, threads in ((1, cores()), (cores(), 1)):

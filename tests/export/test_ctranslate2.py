@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,13 @@ import pytest
 from tests.export import making
 from tests.export.making import made, texts
 
-from clearhead.engines.ctranslate2 import CTranslate2Engine, first_loop
+from clearhead.engines.ctranslate2 import LOT, CTranslate2Engine, first_loop
 from clearhead.engines.opening import open_exported
 from clearhead.engines.texts import ExportedTranslator
 from clearhead.errors import UnavailableError
 from clearhead.export.ctranslate2 import ACTIVATIONS, write_translator
 from clearhead.generate.constraints import LoopGuard
+from clearhead.generate.settings import GenerationConfig
 from clearhead.nn.feedforward import FEED_FORWARDS
 from clearhead.nn.norms import NORMS
 from clearhead.nn.positions import POSITIONS
@@ -113,7 +116,7 @@ def test_what_is_unwanted_is_not_asked_for_again(tmp_path: Path, monkeypatch: py
     assert isinstance(engine, CTranslate2Engine)
     sources = [copy.tokenizers.source.encode(text) for text in texts(12)]
     asked, plain = [], engine._ask
-    monkeypatch.setattr(engine, "_ask", lambda rows, *rest: asked.append(len(rows)) or plain(rows, *rest))
+    monkeypatch.setattr(engine, "_ask", lambda rows, *rest, **how: asked.append(len(rows)) or plain(rows, *rest, **how))
     whole = engine.search(sources, copy.generation, range(12))
     assert len(asked) > 1, "some broke a rule"
     asked.clear()
@@ -253,3 +256,21 @@ def test_the_result_does_not_depend_on_the_company(tmp_path: Path) -> None:
     together = copy.translate(sources)
     assert [copy.translate(text) for text in sources] == together
     assert copy.translate(sources[::-1]) == together[::-1]
+
+
+@pytest.mark.parametrize("beam_size", [1, 3])
+def test_what_runs_in_circles_does_not_depend_on_the_company_nor_on_scores(beam_size: int, tmp_path: Path) -> None:
+    copy = exported(made(seed=1, tie="all", kind="bpe"), tmp_path / "model")
+    sources = copy.encode(texts(48), 0)
+    guarded, free = (copy.configured(beam_size=beam_size, loop_guard=guard) for guard in (True, False))
+
+    def said(rows: Sequence[list[int]], config: GenerationConfig, *, scored: bool = True) -> list[tuple[int, ...]]:
+        return [best[0].ids for best in copy.engine.search(rows, config, range(len(rows)), scored=scored)]
+
+    together = said(sources, guarded)
+    loops = sum(one != other for one, other in zip(together, said(sources, free), strict=True))
+    assert loops > LOT, "whole lots were asked again"
+    assert [said([ids], guarded)[0] for ids in sources] == together
+    assert said(sources, guarded, scored=False) == together
+    (unscored,) = copy.engine.search(sources[:1], guarded, [0], scored=False)[0]
+    assert math.isnan(unscored.score)

@@ -44,6 +44,8 @@ class Engine:
         config: GenerationConfig,
         row_keys: Sequence[int],
         unwanted: Unwanted = nobody,
+        *,
+        scored: bool = True,
     ) -> list[list[Hypothesis]]:
         self.unwanted = unwanted()
         with self.lock:

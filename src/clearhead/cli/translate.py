@@ -119,7 +119,8 @@ def translate(
     if is_typed:
         show.note("type a text and press Enter; Ctrl-D ends")
     lines: Iterable[str | None] = _given(texts) if texts else read_as_they_come(input)
-    rows = answered(lines, lambda some: translator.stream(some, config, 1 if is_typed else workers))
+    used = 1 if is_typed else workers
+    rows = answered(lines, lambda some: translator.stream(some, config, used, scored=scores or json_lines))
     is_watched = is_typed or sys.stdout.isatty()
     with nullcontext() if is_watched else show.counting("translating") as done:
         for number, (source, best) in enumerate(rows, start=1):

@@ -81,8 +81,10 @@ class OnnxEngine:
         config: GenerationConfig,
         row_keys: Sequence[int],
         unwanted: Unwanted = nobody,
+        *,
+        scored: bool = True,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses of each source, best first; batches are shared out among threads.
+        """The hypotheses of each source, best first, always with scores; batches are shared out among threads.
 
         A source that is unwanted ends at the next step.
         """

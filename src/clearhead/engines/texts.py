@@ -57,7 +57,7 @@ class TextTranslator(ABC):
             return self.translate([texts], **options)[0]
         workers = options.pop("workers", None)
         config = self.configured(**options)
-        return [best[0].text for best in self.stream(texts, config, workers)]
+        return [best[0].text for best in self.stream(texts, config, workers, scored=False)]
 
     def configured(self, **options: Any) -> GenerationConfig:
         """The model's own settings with some changed; a beam of one is greedy, more is a beam."""
@@ -67,11 +67,17 @@ class TextTranslator(ABC):
 
     @abstractmethod
     def stream(
-        self, texts: Iterable[str | None], config: GenerationConfig, workers: int | None = None
+        self,
+        texts: Iterable[str | None],
+        config: GenerationConfig,
+        workers: int | None = None,
+        *,
+        scored: bool = True,
     ) -> Iterator[list[Translation]]:
         """The n best translations of each text, in order, in constant memory; an empty text stays empty.
 
-        Texts are read ahead, as far as a None, which says that no more will come for a while.
+        Texts are read ahead, as far as a None, which says that no more will come for a while. Scores that are not
+        wanted (`scored`) may be left out, where that is faster: they are nan then.
         """
 
     def encode(self, texts: Sequence[str], first: int) -> list[list[int]]:
@@ -117,10 +123,13 @@ class Engine(Protocol):
         config: GenerationConfig,
         row_keys: Sequence[int],
         unwanted: Unwanted = nobody,
+        *,
+        scored: bool = True,
     ) -> list[list[Hypothesis]]:
         """The hypotheses for the source ids (without control tokens) of any number of texts, best first.
 
-        `unwanted` is asked as it goes: what nobody waits for any more is given up as soon as the engine can.
+        `unwanted` is asked as it goes: what nobody waits for any more is given up as soon as the engine can. Scores
+        that are not wanted (`scored`) may be left out: they are nan then.
         """
 
     def logits(self, source: Sequence[int], target: Sequence[int]) -> Floats:
@@ -136,20 +145,28 @@ class ExportedTranslator(TextTranslator):
         self.path = exported.path
 
     def stream(
-        self, texts: Iterable[str | None], config: GenerationConfig, workers: int | None = None
+        self,
+        texts: Iterable[str | None],
+        config: GenerationConfig,
+        workers: int | None = None,
+        *,
+        scored: bool = True,
     ) -> Iterator[list[Translation]]:
         self.engine.check(config)
         remaining = iter(texts)
         first = 0
         while window := next_turn(remaining, WINDOW):
-            yield from self._window(window, first, config)
+            yield from self._window(window, first, config, scored=scored)
             first += len(window)
 
-    def _window(self, texts: Sequence[str], first: int, config: GenerationConfig) -> list[list[Translation]]:
+    def _window(
+        self, texts: Sequence[str], first: int, config: GenerationConfig, *, scored: bool
+    ) -> list[list[Translation]]:
         results = [[Translation("", 0.0, 0.0, True)] for _ in texts]
         ids = self.encode(texts, first)
         filled = [row for row, text in enumerate(texts) if text.strip()]
-        found = self.engine.search([ids[row] for row in filled], config, [first + row for row in filled])
+        keys = [first + row for row in filled]
+        found = self.engine.search([ids[row] for row in filled], config, keys, scored=scored)
         for row, best in zip(filled, self.as_texts(found, config), strict=True):
             results[row] = best
         return results

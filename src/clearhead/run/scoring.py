@@ -71,7 +71,7 @@ def translated(
     """The best translation of each text; `progress` hears how many are done."""
     config = translator.configured(**({} if beam is None else {"beam_size": beam}))
     found = []
-    for best in translator.stream(texts, config, workers):
+    for best in translator.stream(texts, config, workers, scored=False):
         found.append(best[0].text)
         progress(len(found))
     return found

@@ -75,9 +75,14 @@ class LoadedTranslator(Reducible, TextTranslator):
         return export_loaded(self, to, Path(out), **options)
 
     def stream(
-        self, texts: Iterable[str | None], config: GenerationConfig, workers: int | None = None
+        self,
+        texts: Iterable[str | None],
+        config: GenerationConfig,
+        workers: int | None = None,
+        *,
+        scored: bool = True,
     ) -> Iterator[list[Translation]]:
-        """The n best translations of each text, in order, in constant memory; an empty text stays empty.
+        """The n best translations of each text, in order, in constant memory, with scores; an empty text stays empty.
 
         Texts are read ahead, as far as a None, which says that no more will come for a while. `workers`
         one-thread processes share the work. If not given there are as many as torch may use threads, where that pays:
