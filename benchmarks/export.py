@@ -36,6 +36,7 @@ from clearhead.run.using import load, load_as
 SHAPES = {f"{residual}-{tie}": (residual, tie) for residual in ("pre", "post") for tie in ("all", "none")}
 WAYS = (("ctranslate2", None), ("ctranslate2", "int8"), ("onnx", None), ("onnx", "int8"))
 BEAM = 5
+SENTENCES = 1000
 COMMAND = "python benchmarks/export.py"
 COLUMNS = (
     "model", "engine", "size, MB", "same greedy output", "largest difference of a score", "greedy BLEU (torch)",
@@ -55,7 +56,7 @@ def main() -> None:
     parser.add_argument("--model", type=Path, action="append", default=[], help="another model; may be repeated")
     parser.add_argument("--out", type=Path, default=Path("runs/export-benchmark"), help="where models are kept")
     parser.add_argument("--train-steps", type=int, default=1000, help="steps of training of each small one")
-    parser.add_argument("--sentences", type=int, default=1000)
+    parser.add_argument("--sentences", type=int, default=SENTENCES)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
         "--other", type=Path, action="append", help="a model directory of another kind; may be repeated"
@@ -75,7 +76,8 @@ def main() -> None:
     models = [*asked.model, *(trained(asked.out / name, name, asked.train_steps) for name in names)]
     sources, references = (sentences_of(language)[: asked.sentences] for language in ("de", "en"))
     training = [f"--train-steps {asked.train_steps}"] if names else []
-    command = " ".join([COMMAND, *(f"--model {model}" for model in asked.model), *training])
+    fewer = [f"--sentences {asked.sentences}"] if asked.sentences < SENTENCES else []
+    command = " ".join([COMMAND, *(f"--model {model}" for model in asked.model), *training, *fewer])
     if asked.settings:
         record_settings(f"{command} --settings --rounds {asked.rounds}", models[0], sources, asked.rounds)
         return
