@@ -232,7 +232,10 @@ def by_setting(model: Path, sources: Sequence[str], rounds: int) -> list[tuple[s
 
                 def call(beam: int, translator: Any = translator, batch: int = batch) -> object:
                     options = {"beam_size": beam, "max_batch_size": batch, "max_decoding_length": 100}
-                    return translator.translate_batch(lines, **options)
+                    own = copy.generation
+                    return translator.translate_batch(
+                        lines, **options, patience=own.patience, length_penalty=own.length_penalty
+                    )
 
                 plain[f"{workers} × {threads}, batches of {batch}"] = call
         seconds: dict[tuple[str, int], list[float]] = {}
