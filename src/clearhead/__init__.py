@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clearhead import tiles
 from clearhead.version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from clearhead.training.events import Event
 
 __all__ = ["__version__", "load", "train"]
+
+# Here, for oneDNN asks only once, and whoever computes has imported this first.
+tiles.leave_hidden_ones()
 
 
 def load(path: str | Path | None = None, device: str = "auto") -> Any:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from tests.run.assembling import assembled
 
+from clearhead import tiles
 from clearhead.checkpoint import model_tensors
 from clearhead.errors import DivergedError
 from clearhead.run.settings import RunConfig
@@ -106,6 +107,7 @@ def test_a_cpu_that_emulates_bf16_is_slow_at_it(
 ) -> None:
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: has)
+    monkeypatch.delenv(tiles.VARIABLE, raising=False)
     assert is_slow("bf16", torch.device("cpu")) is slow
     assert not is_slow("fp32", torch.device("cpu"))
 

@@ -9,6 +9,8 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 
+from clearhead import tiles
+
 PRECISIONS: dict[str, torch.dtype | None] = {"fp32": None, "bf16": torch.bfloat16}
 AUTO = "auto"
 BF16_INSTRUCTIONS = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
@@ -38,7 +40,8 @@ def is_slow(precision: str, device: torch.device) -> bool:
 
 
 def _cpu_has_bf16() -> bool:
-    if not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    # Without tiles, a CPU that has some takes twice as long in bf16 as in fp32.
+    if tiles.were_left() or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return False
     # Older versions of torch cannot be asked for the instructions.
     ask = getattr(torch.cpu, "get_capabilities", None)
