@@ -101,7 +101,7 @@ def test_causal_equals_the_causal_mask_in_every_kernel(mask: str, biased: bool) 
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize(("query_len", "key_len"), [(1, 6), (3, 6), (6, 3)])
+@pytest.mark.parametrize(("query_len", "key_len"), [(1, 6), (3, 6), (6, 3), (18, 20)])
 def test_causal_puts_the_last_query_at_the_last_key(kernel: str, query_len: int, key_len: int) -> None:
     inputs = tensors(4, query_len, key_len)
     expected = forward_and_backward(by_loops, inputs, allowed=masks.causal(query_len, key_len)[None, None], bias=None)

@@ -20,6 +20,8 @@ from clearhead.nn import masks
 
 SHORT = 64
 """Keys up to which batched products beat the fused kernel on a CPU where there is padding; see docs/log.md."""
+FEW = 16
+"""Keys below which torch's softmax does not fill a vector of AVX-512, and plain operations are several times faster."""
 CACHED_SCORES = 2**18
 """Scores that are made at a time where their sums are asked for: few enough to stay in the cache of a CPU."""
 
@@ -178,7 +180,7 @@ class _BatchedProducts(torch.autograd.Function):
         by_mixed = grads[0].reshape(batch * heads, *query.shape[1:])
         by_value = torch.bmm(weights.mT, by_mixed)
         by_weights = torch.bmm(by_mixed, value.mT)
-        by_scores = torch._softmax_backward_data(by_weights, weights, -1, weights.dtype)
+        by_scores = _softmax_backward(by_weights, weights)
         by_query = torch.baddbmm(nothing, by_scores, key, beta=0, alpha=scale)
         by_key = torch.baddbmm(nothing, by_scores.mT, query, beta=0, alpha=scale)
         return *(x.unflatten(0, (batch, heads)) for x in (by_query, by_key, by_value)), None, None
@@ -260,7 +262,30 @@ def _weights(
         scores = torch.bmm(query, key.mT).mul_(scale)
     else:
         scores = torch.baddbmm(penalty, query, key.mT, alpha=scale)
-    return torch.softmax(scores, -1, out=scores)
+    return _softmax(scores)
+
+
+def _softmax(scores: Float[Tensor, "rows query key"]) -> Float[Tensor, "rows query key"]:
+    """In the memory of the scores if they are wide; torch's own is slow in bf16, and where keys are few."""
+    wide = _widened(scores)
+    if scores.shape[-1] >= FEW:
+        return torch.softmax(wide, -1, out=wide).to(scores.dtype)
+    wide.sub_(wide.amax(-1, keepdim=True)).exp_()
+    return wide.div_(wide.sum(-1, keepdim=True)).to(scores.dtype)
+
+
+def _softmax_backward(
+    by_weights: Float[Tensor, "rows query key"], weights: Float[Tensor, "rows query key"]
+) -> Float[Tensor, "rows query key"]:
+    wide, weights = _widened(by_weights), _widened(weights)
+    if weights.shape[-1] >= FEW:
+        return torch._softmax_backward_data(wide, weights, -1, wide.dtype).to(by_weights.dtype)
+    weighed = wide * weights
+    return weighed.addcmul_(weights, weighed.sum(-1, keepdim=True), value=-1).to(by_weights.dtype)
+
+
+def _widened(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    return x.float() if x.itemsize < torch.float.itemsize else x
 
 
 class Auto(nn.Module):
