@@ -105,16 +105,31 @@ def test_a_few_rows_at_a_time_give_the_same_loss_and_gradients(
         torch.testing.assert_close(chunked, plain)
 
 
-def test_a_few_rows_at_a_time_work_in_bf16(output: OutputLayer) -> None:
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("rows", [2, 256])
+def test_a_few_rows_at_a_time_work_in_bf16(output: OutputLayer, name: str, smoothing: float, rows: int) -> None:
     hidden, labels = some(10)
     found = []
-    for rows_at_once in (None, 4):
+    for rows_at_once in (None, rows):
         with torch.autocast("cpu", torch.bfloat16):
-            sums = LOSSES["cross_entropy"](0.1, PAD, rows_at_once=rows_at_once)(hidden, labels, output)
-        found.append((sums.total, *torch.autograd.grad(sums.total, [hidden, output.weight])))
+            sums = LOSSES[name](smoothing, PAD, rows_at_once=rows_at_once)(hidden, labels, output)
+        found.append((sums.total, sums.nll, *torch.autograd.grad(2.5 * sums.total, [hidden, output.weight])))
     for plain, chunked in zip(*found, strict=True):
         assert chunked.dtype == plain.dtype
-        torch.testing.assert_close(chunked, plain, rtol=0.03, atol=0.05)
+        torch.testing.assert_close(chunked, plain, rtol=0.01, atol=0.05)
+
+
+def test_in_bf16_a_label_that_seemed_impossible_has_a_finite_loss(output: OutputLayer) -> None:
+    hidden, labels = some()
+    extreme = (hidden.detach() * 300).requires_grad_()
+    results = []
+    for rows_at_once in (2, None):
+        with torch.autocast("cpu", torch.bfloat16):
+            sums = LOSSES["cross_entropy"](0.1, PAD, rows_at_once=rows_at_once)(extreme, labels, output)
+        results.append(torch.stack([sums.total.detach(), sums.nll]))
+    assert float(results[0][1]) > 100
+    torch.testing.assert_close(results[0], results[1], rtol=0.01, atol=0.0)
 
 
 def test_without_gradients_nothing_is_computed_for_them(output: OutputLayer) -> None:

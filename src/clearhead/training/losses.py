@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
@@ -174,27 +175,10 @@ class _ChunkedDivergence(torch.autograd.Function):
         rows_at_once: int,
     ) -> tuple[Tensor, Tensor]:
         narrow_hidden, narrow_weight = _narrow(hidden, weight)
-        hidden_grad = torch.empty_like(narrow_hidden)
-        weight_grad = torch.zeros_like(weight)
-        total, nll_sum = hidden.new_zeros((), dtype=torch.float), hidden.new_zeros((), dtype=torch.float)
+        go_through = _wide_chunks if narrow_weight is weight else _narrow_chunks
         with torch.autocast(hidden.device.type, enabled=False):
-            for start in range(0, len(labels), rows_at_once):
-                rows = slice(start, start + rows_at_once)
-                chunk, right = narrow_hidden[rows], labels[rows, None]
-                logits = (chunk @ narrow_weight.t()).float()
-                points, highest = _points(logits, right[:, 0], pad_id), logits.amax(-1)
-                by_logits = torch.softmax(logits, -1, out=logits)
-                # The largest probability is exp(highest - norm): so the norm costs no second round of exponentials.
-                loss, nll = _summed(points, highest - by_logits.amax(-1).log(), label, len(weight))
-                total += loss
-                nll_sum += nll
-                by_logits = _less_label(by_logits, right, label, pad_id)
-                by_logits = by_logits.to(narrow_weight.dtype)
-                torch.mm(by_logits, narrow_weight, out=hidden_grad[rows])
-                if narrow_weight is not weight:
-                    weight_grad += by_logits.t() @ chunk
-                else:
-                    weight_grad.addmm_(by_logits.t(), chunk)
+            found = go_through(narrow_hidden, narrow_weight, labels, label, pad_id, rows_at_once)
+        total, nll_sum, hidden_grad, weight_grad = found
         context.save_for_backward(hidden_grad.to(hidden.dtype), weight_grad)
         context.mark_non_differentiable(nll_sum)
         return total, nll_sum
@@ -203,6 +187,76 @@ class _ChunkedDivergence(torch.autograd.Function):
     def backward(context: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         hidden_grad, weight_grad = context.saved_tensors
         return hidden_grad * grads[0].to(hidden_grad.dtype), weight_grad * grads[0], None, None, None, None
+
+
+Found = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Loss, negative log-likelihood, and the gradients by hidden vectors and weights."""
+
+
+def _wide_chunks(
+    hidden: Tensor, weight: Tensor, labels: Tensor, label: SmoothLabel, pad_id: int, rows_at_once: int
+) -> Found:
+    hidden_grad, weight_grad = torch.empty_like(hidden), torch.zeros_like(weight)
+    total, nll_sum = hidden.new_zeros((), dtype=torch.float), hidden.new_zeros((), dtype=torch.float)
+    for start in range(0, len(labels), rows_at_once):
+        rows = slice(start, start + rows_at_once)
+        chunk, right = hidden[rows], labels[rows, None]
+        logits = (chunk @ weight.t()).float()
+        points, highest = _points(logits, right[:, 0], pad_id), logits.amax(-1)
+        by_logits = torch.softmax(logits, -1, out=logits)
+        # The largest probability is exp(highest - norm): so the norm costs no second round of exponentials.
+        loss, nll = _summed(points, highest - by_logits.amax(-1).log(), label, len(weight))
+        total += loss
+        nll_sum += nll
+        by_logits = _less_label(by_logits, right, label, pad_id).to(weight.dtype)
+        torch.mm(by_logits, weight, out=hidden_grad[rows])
+        weight_grad.addmm_(by_logits.t(), chunk)
+    return total, nll_sum, hidden_grad, weight_grad
+
+
+def _narrow_chunks(
+    hidden: Tensor, weight: Tensor, labels: Tensor, label: SmoothLabel, pad_id: int, rows_at_once: int
+) -> Found:
+    """The same in bf16, where products are so fast that each pass over the logits counts: softmax is the only one.
+
+    The label is taken off the products instead, and the sum of all logits is a product with the sum of the weights.
+    """
+    # Products of tiles want more rows; see docs/log.md.
+    rows_at_once = min(2 * rows_at_once, len(labels))
+    by_hidden, weight_grad = torch.empty_like(hidden), torch.zeros_like(weight, dtype=torch.float)
+    total, nll_sum = hidden.new_zeros((), dtype=torch.float), hidden.new_zeros((), dtype=torch.float)
+    # The same memory for all chunks: pages that are new to a process take longer than what is computed in them.
+    all_logits, all_probs = (hidden.new_empty(rows_at_once, len(weight)) for _ in range(2))
+    weight_sum, wide_hidden = weight.sum(0, dtype=torch.float), hidden.float()
+    for start in range(0, len(labels), rows_at_once):
+        rows = slice(start, start + rows_at_once)
+        chunk, right = hidden[rows], labels[rows, None]
+        logits = torch.mm(chunk, weight.t(), out=all_logits[: len(chunk)])
+        probs = torch.softmax(logits, -1, out=all_probs[: len(chunk)])
+        everything = torch.mv(wide_hidden[rows], weight_sum)
+        points = Points(logits.gather(-1, right)[:, 0].float(), logits[:, pad_id].float(), everything)
+        log_norm = _log_norm(logits, probs.gather(-1, right)[:, 0].float(), points.right)
+        loss, nll = _summed(points, log_norm, label, len(weight))
+        total += loss
+        nll_sum += nll
+        torch.mm(probs, weight, out=by_hidden[rows])
+        weight_grad += probs.t() @ chunk
+    hidden_grad = by_hidden.float().sub_(F.embedding(labels, weight).float(), alpha=label.right - label.others)
+    weight_grad.index_add_(0, labels, wide_hidden, alpha=label.others - label.right)
+    if label.others:
+        hidden_grad -= label.others * weight_sum + (label.padding - label.others) * weight[pad_id].float()
+        hidden_sum = wide_hidden.sum(0)
+        weight_grad -= label.others * hidden_sum
+        weight_grad[pad_id] -= (label.padding - label.others) * hidden_sum
+    return total, nll_sum, hidden_grad, weight_grad
+
+
+def _log_norm(logits: Tensor, right_prob: Tensor, right_logit: Tensor) -> Tensor:
+    """The logarithmic norm of each row: the right entry's probability is exp(its logit - norm)."""
+    log_norm = right_logit - right_prob.log()
+    lost = right_prob < torch.finfo(torch.float).tiny
+    # A probability of nothing says nothing of the norm.
+    return log_norm if not lost.any() else torch.where(lost, logits.float().logsumexp(-1), log_norm)
 
 
 class _ChunkedAgreement(torch.autograd.Function):
