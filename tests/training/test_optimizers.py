@@ -23,6 +23,7 @@ from clearhead.training.optimizers import (
     Muon,
     make_optimizer,
     orthogonalise,
+    orthogonalised,
     rate_shares,
     set_rate,
     state_tensors,
@@ -46,6 +47,15 @@ def test_orthogonalised_matrices_have_singular_values_near_one_and_the_same_dire
     values = found.diagonal(dim1=1, dim2=2)
     assert ((values > 0.3) & (values < 1.3)).all()
     assert torch.allclose(found, torch.diag_embed(values), atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [(24, 24), (40, 16), (16, 40)])
+def test_orthogonalising_in_bf16_finds_about_the_same(shape: tuple[int, int]) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(shape)
+    wide, (narrow,) = orthogonalise(x), orthogonalised([x], torch.bfloat16)
+    assert narrow.dtype == torch.float32 and narrow.shape == x.shape
+    assert float((narrow - wide).norm() / wide.norm()) < 0.03
 
 
 def test_stacked_matrices_are_orthogonalised_as_each_alone() -> None:

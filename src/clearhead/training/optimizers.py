@@ -20,6 +20,7 @@ from clearhead.nn.positions import Positions
 from clearhead.nn.reduction import Prune
 from clearhead.nn.stacks import Stack
 from clearhead.training.distributed import SOLO, Team
+from clearhead.training.precision import PRECISIONS, settled
 
 if TYPE_CHECKING:
     from clearhead.training.settings import TrainConfig
@@ -38,13 +39,17 @@ def uncompiled(kind: type[Optimizer]) -> type[Any]:
 Adam, AdamW = uncompiled(torch.optim.Adam), uncompiled(torch.optim.AdamW)
 
 
-def adam(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, team: Team = SOLO) -> Optimizer:
+def adam(
+    model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, team: Team = SOLO, precision: str = "fp32"
+) -> Optimizer:
     """Adam as in the paper; weight decay, if any, is added to the gradient."""
     parameters = [p for p in model.parameters() if p.requires_grad]
     return Adam(parameters, lr=0.0, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)
 
 
-def adamw(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, team: Team = SOLO) -> Optimizer:
+def adamw(
+    model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, team: Team = SOLO, precision: str = "fp32"
+) -> Optimizer:
     """Adam with decoupled weight decay, on matrices only: norms and biases are left alone."""
     trained = [p for p in model.parameters() if p.requires_grad]
     groups = [
@@ -54,7 +59,9 @@ def adamw(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, te
     return AdamW([group for group in groups if group["params"]], lr=0.0, betas=betas, eps=eps, fused=True)
 
 
-def muon(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, team: Team = SOLO) -> Optimizer:
+def muon(
+    model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, team: Team = SOLO, precision: str = "fp32"
+) -> Optimizer:
     """Muon for the matrices inside the layers, AdamW for all that embeds or tells places, output, norms and biases.
 
     Convolutions that read what others found are matrices inside layers, too; those that read pixels embed.
@@ -65,7 +72,9 @@ def muon(model: nn.Module, *, betas: Betas, eps: float, weight_decay: float, tea
     trained = [p for p in model.parameters() if p.requires_grad]
     matrices = [p for p in trained if id(p) in inside]
     others = [p for p in trained if id(p) not in inside]
-    return Muon(matrices, others, betas=betas, eps=eps, weight_decay=weight_decay, team=team)
+    return Muon(
+        matrices, others, betas=betas, eps=eps, weight_decay=weight_decay, team=team, products=PRECISIONS[precision]
+    )
 
 
 def _tables(model: nn.Module) -> set[int]:
@@ -84,8 +93,8 @@ MOMENTUM = 0.95
 class Muon(uncompiled(Optimizer)):  # type: ignore[misc]
     """Momentum whose update is made orthogonal, so that every direction of a matrix moves alike (Jordan et al. 2024).
 
-    `torch.optim.Muon` works in bfloat16, which many CPUs only emulate, and every process does all of it; here matrices
-    keep their own precision, and a team shares them out. The rate is scaled so that an update is as large as Adam's
+    `torch.optim.Muon` works in bfloat16, which many CPUs only emulate, and every process does all of it; here products
+    are in the format that the run has chosen for them, and a team shares them out. The rate is scaled so that an update is as large as Adam's
     would be: one learning rate serves both halves (Liu et al. 2025, arXiv 2502.16982).
     """
 
@@ -98,10 +107,11 @@ class Muon(uncompiled(Optimizer)):  # type: ignore[misc]
         eps: float,
         weight_decay: float,
         team: Team = SOLO,
+        products: torch.dtype | None = None,
     ) -> None:
         super().__init__([{"params": list(matrices), "orthogonal": True}], {"lr": 0.0, "weight_decay": weight_decay})
         self._adam = AdamW(list(others), lr=0.0, betas=betas, eps=eps, weight_decay=0.0, fused=True)
-        self._team = team
+        self._team, self._products = team, products
         # One memory and one list of groups, so that schedules and checkpoints see a single optimizer.
         self._adam.state = self.state
         self.param_groups += self._adam.param_groups
@@ -133,32 +143,33 @@ class Muon(uncompiled(Optimizer)):  # type: ignore[misc]
         torch._foreach_add_(memories, gradients)
         ahead = torch._foreach_add(gradients, memories, alpha=MOMENTUM)
         if self._team.is_solo:
-            return orthogonalised(ahead)
+            return orthogonalised(ahead, self._products)
         # What others work out is zero here, so that the sum over the team is what each has found.
         found = torch.zeros(sum(m.numel() for m in ahead), dtype=ahead[0].dtype, device=ahead[0].device)
         updates = [part.view_as(m) for part, m in zip(found.split([m.numel() for m in ahead]), ahead, strict=True)]
         # Large ones first, so that shares are about equal.
         mine = sorted(range(len(ahead)), key=lambda i: -ahead[i].numel())[self._team.rank :: self._team.size]
-        for i, update in zip(mine, orthogonalised([ahead[i] for i in mine]), strict=True):
+        for i, update in zip(mine, orthogonalised([ahead[i] for i in mine], self._products), strict=True):
             updates[i].copy_(update)
         self._team.add_up(found)
         return updates
 
 
-def orthogonalised(matrices: Sequence[Tensor]) -> list[Tensor]:
+def orthogonalised(matrices: Sequence[Tensor], products: torch.dtype | None = None) -> list[Tensor]:
     """Each matrix made orthogonal; on a GPU those of one shape side by side, on a CPU one by one is faster.
 
-    Of a convolution, each row is all that one output channel is made of.
+    Of a convolution, each row is all that one output channel is made of. `products` is their number format, if not the
+    matrices' own.
     """
     if not matrices or matrices[0].device.type == "cpu":
-        return [orthogonalise(matrix.flatten(1)[None]).reshape(matrix.shape) for matrix in matrices]
+        return [orthogonalise(matrix.flatten(1), products).reshape(matrix.shape) for matrix in matrices]
     alike: dict[torch.Size, list[int]] = {}
     for i, matrix in enumerate(matrices):
         alike.setdefault(matrix.shape, []).append(i)
     found: dict[int, Tensor] = {}
     for places in alike.values():
         stack = torch.stack([matrices[i] for i in places])
-        found.update(zip(places, orthogonalise(stack.flatten(2)).reshape(stack.shape).unbind(), strict=True))
+        found.update(zip(places, orthogonalise(stack.flatten(2), products).reshape(stack.shape).unbind(), strict=True))
     return [found[i] for i in range(len(matrices))]
 
 
@@ -166,16 +177,20 @@ NEWTON_SCHULZ = (3.4445, -4.7750, 2.0315)
 """A quintic that drives singular values towards 1, steep at 0 rather than exact (Jordan et al. 2024)."""
 
 
-def orthogonalise(x: Float[Tensor, "stack rows columns"], iterations: int = 5) -> Float[Tensor, "stack rows columns"]:
+def orthogonalise(
+    x: Float[Tensor, "*stack rows columns"], products: torch.dtype | None = None, iterations: int = 5
+) -> Float[Tensor, "*stack rows columns"]:
     """Bring all singular values of each matrix near 1 (between about 0.7 and 1.2), keeping its directions."""
     a, b, c = NEWTON_SCHULZ
-    tall = x.shape[1] > x.shape[2]
+    tall, own = x.shape[-2] > x.shape[-1], x.dtype
+    # A stack of one is slower in bf16 than a matrix.
+    add_product = torch.addmm if x.ndim == 2 else torch.baddbmm
     x = x.mT if tall else x
-    x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    x = (x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)).to(products or own)
     for _ in range(iterations):
         gram = x @ x.mT
-        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x.mT if tall else x
+        x = add_product(x, add_product(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return (x.mT if tall else x).to(own)
 
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"adam": adam, "adamw": adamw, "muon": muon}
@@ -189,6 +204,7 @@ def make_optimizer(model: nn.Module, settings: TrainConfig, team: Team = SOLO) -
         eps=settings.eps,
         weight_decay=settings.weight_decay,
         team=team,
+        precision=settled(settings.precision, next(model.parameters()).device),
     )
     if settings.layer_decay != 1.0 or settings.table_rate != 1.0 or _thresholds(model):
         shares = rate_shares(model, settings.layer_decay, settings.table_rate, settings.threshold_rate)
