@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from clearhead.errors import ConfigError, choose
 from clearhead.nn.cache import KeyValueCache, KeyValues, Seats
 from clearhead.nn.kernels import KERNELS, Exact, Telling
+from clearhead.nn.linear import Linear, project
 from clearhead.nn.positions import Positions
 from clearhead.nn.tokens import Witness
 
@@ -71,10 +72,10 @@ class Attention(nn.Module):
         num_heads = len(self.heads)
         self.num_heads, self.num_kv_heads = num_heads, num_kv_heads
         self.dropout = dropout
-        self.query = nn.Linear(dim, num_heads * self.head_dim, projection_bias)
-        self.key = nn.Linear(dim, num_kv_heads * self.head_dim, projection_bias)
-        self.value = nn.Linear(dim, num_kv_heads * self.head_dim, projection_bias)
-        self.output = nn.Linear(num_heads * self.head_dim, dim, projection_bias)
+        self.query = Linear(dim, num_heads * self.head_dim, projection_bias)
+        self.key = Linear(dim, num_kv_heads * self.head_dim, projection_bias)
+        self.value = Linear(dim, num_kv_heads * self.head_dim, projection_bias)
+        self.output = Linear(num_heads * self.head_dim, dim, projection_bias)
         self.kernel: nn.Module = choose(KERNELS, kernel, "kernel")()
 
     def forward(
@@ -96,15 +97,17 @@ class Attention(nn.Module):
         `bias` is added to the scores, beside what positions add; `at` says where the tokens of `x` stand, if not one
         after the other. A `witness` is told what they did.
         """
-        query = self.query(x)
-        query = split_heads(query if seats is None else seats.gather(query), self.num_heads)
         if context is None:
-            query, key, value = self._own_past(x, query, positions, cache, at)
+            query, *own = project(x, self.query, self.key, self.value)
+            query = split_heads(query, self.num_heads)
+            query, key, value = self._own_past(query, self._as_heads(*own), positions, cache, at)
             if positions is not None:
                 apart = positions.bias(query.shape[2], key.shape[2], x.device, at)
                 apart = apart if apart is None or self.is_whole else apart[..., list(self.heads), :, :]
                 bias = bias if apart is None else apart if bias is None else apart + bias
         else:
+            query = self.query(x)
+            query = split_heads(query if seats is None else seats.gather(query), self.num_heads)
             key, value = context if isinstance(context, KeyValues) else self.remember(context)
         kernel, hearing = self.kernel, {}
         if witness is not None:
@@ -128,14 +131,20 @@ class Attention(nn.Module):
 
     def remember(self, context: Float[Tensor, "batch key dim"]) -> KeyValues:
         """The keys and values of a context, to be computed once and looked at many times."""
-        return KeyValues(
-            split_heads(self.key(context), self.num_kv_heads), split_heads(self.value(context), self.num_kv_heads)
-        )
+        return self._as_heads(*project(context, self.key, self.value))
+
+    def _as_heads(self, key: Float[Tensor, "batch key width"], value: Float[Tensor, "batch key width"]) -> KeyValues:
+        return KeyValues(split_heads(key, self.num_kv_heads), split_heads(value, self.num_kv_heads))
 
     def _own_past(
-        self, x: Tensor, query: Tensor, positions: Positions | None, cache: KeyValueCache | None, at: Tensor | None
+        self,
+        query: Tensor,
+        now: KeyValues,
+        positions: Positions | None,
+        cache: KeyValueCache | None,
+        at: Tensor | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        key, value = self.remember(x)
+        key, value = now
         if positions is not None:
             offset = cache.length if cache is not None else 0
             query, key = positions.rotate(query, offset, at), positions.rotate(key, offset, at)

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from clearhead.nn.dropout import Dropout
+from clearhead.nn.linear import Linear
 
 
 class FeedForward(nn.Module, ABC):
@@ -19,8 +20,8 @@ class FeedForward(nn.Module, ABC):
 
     def __init__(self, dim: int, ff_dim: int, dropout: float = 0.0) -> None:
         super().__init__()
-        self.inner = nn.Linear(dim, ff_dim)
-        self.outer = nn.Linear(ff_dim, dim)
+        self.inner = Linear(dim, ff_dim)
+        self.outer = Linear(ff_dim, dim)
         self.dropout = Dropout(dropout)
 
     @abstractmethod
@@ -63,7 +64,7 @@ class SwiGlu(FeedForward):
 
     def __init__(self, dim: int, ff_dim: int, dropout: float = 0.0) -> None:
         super().__init__(dim, ff_dim, dropout)
-        self.gate = nn.Linear(dim, ff_dim)
+        self.gate = Linear(dim, ff_dim)
 
     def bend(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time ff_dim"]:
         return self.dropout(F.silu(self.gate(x)) * self.inner(x))

@@ -17,6 +17,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from clearhead.nn.embedding import OutputLayer
+from clearhead.nn.linear import filled, rounded_rows
 
 ROWS_AT_ONCE = 256
 """Positions whose logits exist at the same time: few enough to stay in the cache of a CPU."""
@@ -221,27 +222,30 @@ def _narrow_chunks(
 
     The label is taken off the products instead, and the sum of all logits is a product with the sum of the weights.
     """
-    # Products of tiles want more rows; see docs/log.md.
-    rows_at_once = min(2 * rows_at_once, len(labels))
+    # Products of tiles want more rows, and the last chunk has one of few numbers of them; see docs/log.md.
+    rows_at_once, count = min(rounded_rows(2 * rows_at_once), rounded_rows(len(labels))), len(labels)
+    whole = (count - 1) // rows_at_once * rows_at_once
+    hidden = filled(hidden, whole + rounded_rows(count - whole), hidden.dtype)
     by_hidden, weight_grad = torch.empty_like(hidden), torch.zeros_like(weight, dtype=torch.float)
     total, nll_sum = hidden.new_zeros((), dtype=torch.float), hidden.new_zeros((), dtype=torch.float)
     # The same memory for all chunks: pages that are new to a process take longer than what is computed in them.
     all_logits, all_probs = (hidden.new_empty(rows_at_once, len(weight)) for _ in range(2))
-    weight_sum, wide_hidden = weight.sum(0, dtype=torch.float), hidden.float()
-    for start in range(0, len(labels), rows_at_once):
+    weight_sum, wide_hidden = weight.sum(0, dtype=torch.float), hidden[:count].float()
+    for start in range(0, count, rows_at_once):
         rows = slice(start, start + rows_at_once)
         chunk, right = hidden[rows], labels[rows, None]
         logits = torch.mm(chunk, weight.t(), out=all_logits[: len(chunk)])
         probs = torch.softmax(logits, -1, out=all_probs[: len(chunk)])
+        torch.mm(probs, weight, out=by_hidden[rows])
+        weight_grad += probs.t() @ chunk
+        logits, probs = logits[: len(right)], probs[: len(right)]
         everything = torch.mv(wide_hidden[rows], weight_sum)
         points = Points(logits.gather(-1, right)[:, 0].float(), logits[:, pad_id].float(), everything)
         log_norm = _log_norm(logits, probs.gather(-1, right)[:, 0].float(), points.right)
         loss, nll = _summed(points, log_norm, label, len(weight))
         total += loss
         nll_sum += nll
-        torch.mm(probs, weight, out=by_hidden[rows])
-        weight_grad += probs.t() @ chunk
-    hidden_grad = by_hidden.float().sub_(F.embedding(labels, weight).float(), alpha=label.right - label.others)
+    hidden_grad = by_hidden[:count].float().sub_(F.embedding(labels, weight).float(), alpha=label.right - label.others)
     weight_grad.index_add_(0, labels, wide_hidden, alpha=label.others - label.right)
     if label.others:
         hidden_grad -= label.others * weight_sum + (label.padding - label.others) * weight[pad_id].float()

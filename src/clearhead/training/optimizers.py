@@ -94,8 +94,8 @@ class Muon(uncompiled(Optimizer)):  # type: ignore[misc]
     """Momentum whose update is made orthogonal, so that every direction of a matrix moves alike (Jordan et al. 2024).
 
     `torch.optim.Muon` works in bfloat16, which many CPUs only emulate, and every process does all of it; here products
-    are in the format that the run has chosen for them, and a team shares them out. The rate is scaled so that an update is as large as Adam's
-    would be: one learning rate serves both halves (Liu et al. 2025, arXiv 2502.16982).
+    are in the format that the run has chosen for them, and a team shares them out. The rate is scaled so that an update
+    is as large as Adam's would be: one learning rate serves both halves (Liu et al. 2025, arXiv 2502.16982).
     """
 
     def __init__(
