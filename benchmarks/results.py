@@ -39,6 +39,8 @@ def hardware() -> str:
     """The processor, how many cores of it, its vector units as torch sees them, and the memory."""
     import torch
 
+    from clearhead import tiles
+
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.exists():
@@ -46,6 +48,8 @@ def hardware() -> str:
         model = found.group(1) if found else model
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     capability = torch.backends.cpu.get_cpu_capability()
+    if torch.cpu._is_amx_tile_supported() and not tiles.were_left():
+        capability += " and AMX"
     return f"{os.cpu_count()} × {model} ({capability}), {memory:.0f} GiB, torch {torch.__version__}"
 
 

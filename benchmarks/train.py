@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 
 from results import record
 
@@ -16,10 +17,13 @@ def main() -> None:
     parser.add_argument("--size", choices=SIZES, default="tiny")
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="those who take part, where memory is short")
     asked = parser.parse_args()
-    figures = contest(asked.size, seconds=asked.seconds, threads=asked.threads, told=print)
+    figures = contest(asked.size, seconds=asked.seconds, threads=asked.threads, names=asked.only, told=print)
     columns, rows = figures.table()
     command = f"python benchmarks/train.py --size {asked.size} --seconds {asked.seconds:g} --threads {figures.threads}"
+    if asked.only:
+        command += f" --only {shlex.join(asked.only)}"
     record(f"Training, {asked.size}", command, columns, rows, figures.remark())
     for row in rows:
         print(*row, sep="  ")

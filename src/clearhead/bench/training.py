@@ -128,8 +128,10 @@ def contest(
     for name in missing:
         told(f"{name} is not here: pip install 'clearhead[bench]'")
     fast = [precision for precision in PRECISIONS if not is_slow(precision, torch.device("cpu"))]
-    # As many processes with one thread as there are threads: of one that would be the same contestant twice.
-    ours = [name for name, precision in OURS.items() if precision in fast and (threads > 1 or PROCESSES not in name)]
+    # As many processes with one thread as there are threads: of one that would be the same contestant twice. Only in
+    # the fastest format, for everybody who takes part keeps its memory.
+    teams = fast[-1:] if threads > 1 else []
+    ours = [name for name, precision in OURS.items() if precision in (teams if PROCESSES in name else fast)]
     everybody = ours + [name for name in PEERS if name not in missing]
     taking_part = [name for name in everybody if names is None or name in names]
     told(f"preparing the data for {size_name}")
