@@ -99,5 +99,6 @@ class _Products(torch.autograd.Function):
             by_y[rows:] = 0
         by_x = (by_y @ narrow)[:rows].view(shape).to(dtype) if context.needs_input_grad[0] else None
         by_weight = (by_y.t() @ flat).to(weight_dtype) if context.needs_input_grad[1] else None
-        by_bias = by_y.sum(0, dtype=weight_dtype) if is_biased and context.needs_input_grad[2] else None
+        # Added up in fp32 all the same, and several times as fast as when asked to be.
+        by_bias = by_y.sum(0).to(weight_dtype) if is_biased and context.needs_input_grad[2] else None
         return by_x, by_weight, by_bias, None
