@@ -122,7 +122,7 @@ def test_what_a_translator_made_of_the_target_is_paired_with_it_again(tmp_path: 
 
 def test_a_made_source_must_have_as_many_lines_as_the_target(tmp_path: Path) -> None:
     sides = (file(tmp_path, "s", "a\nb\n"), file(tmp_path, "t", "A\nB\n"), file(tmp_path, "made", "x\n"))
-    with pytest.raises(DataError, match=f"{sides[2]} has 1 lines but {sides[1]} has 2"):
+    with pytest.raises(DataError, match=f"{sides[2]} has 1 line but {sides[1]} has 2"):
         list(AlignedFiles(*sides).pairs())
 
 
