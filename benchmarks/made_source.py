@@ -1,6 +1,6 @@
-"""Turn the German side of Multi30k back into English, for the recipe multi30k-en-de: `python benchmarks/made_source.py`.
+"""Turn the German of Multi30k back into English, for the recipe multi30k-en-de: `python benchmarks/made_source.py`.
 
-The quick recipe is trained in lower case unless it has been, exported for CTranslate2, and asked for all training lines.
+The quick recipe is trained in lower case unless it has been, exported for CTranslate2, and asked for all lines.
 """
 
 from __future__ import annotations
