@@ -27,11 +27,17 @@ class Size:
     """Whether one table serves source, target and output."""
     accumulate: int = 1
     """In how many batches Clearhead goes through the tokens of a step: wide models want little at once."""
+    narrow_accumulate: int = 1
+    """The same in bf16, where gradients of weights are added up for longer than they are computed."""
+
+    def batches_in_step(self, precision: str) -> int:
+        """In how many batches Clearhead goes through a step in a number format."""
+        return self.accumulate if precision == "fp32" else self.narrow_accumulate
 
 
 SIZES = {
     "tiny": Size("multi30k", 128, 256, 4, 4, 0.3, 10_000, 10_000, joint=True),
-    "base": Size("multi30k-notes", 512, 2048, 8, 6, 0.1, 8_300, 6_400, joint=False, accumulate=4),
+    "base": Size("multi30k-notes", 512, 2048, 8, 6, 0.1, 8_300, 6_400, joint=False, accumulate=4, narrow_accumulate=2),
 }
 
 

@@ -103,8 +103,9 @@ class TrainingFigures:
     def remark(self) -> str:
         """What the table cannot say."""
         peaks = ", ".join(f"{name} {value:.0f}" for name, value in self.matrix_gflops.items())
-        accumulate = SIZES[self.size].accumulate
-        ours = "" if accumulate == 1 else f" (ours adds up {accumulate} batches of {MAX_TOKENS // accumulate:,})"
+        formats = [precision for precision in self.matrix_gflops if SIZES[self.size].batches_in_step(precision) > 1]
+        added = [f"in {precision} {SIZES[self.size].batches_in_step(precision)} batches" for precision in formats]
+        ours = f" (ours adds up {', '.join(added)})" if added else ""
         return (
             f"{self.corpus}; steps of {MAX_TOKENS:,} tokens{ours}; real target tokens; medians of {self.rounds} "
             f"interleaved rounds; threads: {self.threads}; "
@@ -189,7 +190,7 @@ def sit(settings: Facts) -> Turn:
         dtype = PRECISIONS[name.removeprefix(PEAK).strip()] or torch.float32
         return lambda turn: {"gflops": matrix_gflops(dtype)}
     padded = name in PEERS and PEERS[name].padded
-    accumulate = size.accumulate if name in OURS else 1
+    accumulate = size.batches_in_step(OURS[name]) if name in OURS else 1
     config = BatchConfig(batch_size=PADDED_BATCH) if padded else BatchConfig(max_tokens=MAX_TOKENS // accumulate)
     batches = Batches(restore(Path(settings["folder"])), config, SEED)
     train: Callable[[Share], None]
