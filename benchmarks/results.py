@@ -10,7 +10,11 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
+from clearhead import tiles
+
 RESULTS = Path(__file__).with_name("RESULTS.md")
+SAID = ("LD_PRELOAD", "ONEDNN_MAX_CPU_ISA")
+"""Variables of the environment that decide how products are computed: they belong to a command."""
 TITLE = "# Results\n\nEach section is written by the command it names; run it again to replace the figures.\n"
 
 
@@ -18,6 +22,8 @@ def record(
     title: str, command: str, columns: Sequence[str], rows: Sequence[Sequence[object]], remark: str = ""
 ) -> None:
     """Replace or append one section of RESULTS.md."""
+    said = [f"{name}={os.environ[name]}" for name in SAID if name in os.environ and not tiles.were_left()]
+    command = " ".join([*said, command])
     lines = [
         f"## {title}",
         "",
@@ -38,8 +44,6 @@ def record(
 def hardware() -> str:
     """The processor, how many cores of it, its vector units as torch sees them, and the memory."""
     import torch
-
-    from clearhead import tiles
 
     model = platform.processor() or platform.machine()
     cpuinfo = Path("/proc/cpuinfo")
