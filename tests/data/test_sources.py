@@ -104,38 +104,6 @@ def test_a_bad_line_costs_its_pair_only(tmp_path: Path) -> None:
     ]
 
 
-def test_what_a_translator_made_of_the_target_is_paired_with_it_again(tmp_path: Path) -> None:
-    sides = (file(tmp_path, "s", b"a\nb\n"), file(tmp_path, "t", b"A\nB\n"), file(tmp_path, "made", b"x\ny\xff\n"))
-    source = AlignedFiles(*sides)
-    assert list(source.pairs()) == [
-        RawPair(1, "a", "A"),
-        RawPair(2, "b", "B"),
-        RawPair(3, "x", "A", part=1),
-        RawPair(4, None, "B", Reason.BAD_ENCODING, 1),
-    ]
-    assert source.share_read() == 1.0
-    assert source.fingerprint() != AlignedFiles(*sides[:2]).fingerprint()
-    report = check(source, Limits()).report
-    assert report.dropped[Reason.BAD_ENCODING].place == f"{sides[2]} line 2"
-    assert [(part.file, part.kept) for part in report.parts] == [(str(sides[0]), 2), (str(sides[2]), 1)]
-
-
-def test_a_made_source_must_have_as_many_lines_as_the_target(tmp_path: Path) -> None:
-    sides = (file(tmp_path, "s", "a\nb\n"), file(tmp_path, "t", "A\nB\n"), file(tmp_path, "made", "x\n"))
-    with pytest.raises(DataError, match=f"{sides[2]} has 1 line but {sides[1]} has 2"):
-        list(AlignedFiles(*sides).pairs())
-
-
-def test_a_made_source_is_trained_on_only_and_is_no_file_of_a_named_set(tmp_path: Path) -> None:
-    file(tmp_path, "made", "x\n")
-    files = {"source": "train.en", "target": "train.de", "validation_source": "val.en", "validation_target": "val.de"}
-    tree = {**files, "dataset": "multi30k", "made_source": "made", "base": str(tmp_path)}
-    config = DataConfig.model_validate(tree)
-    assert config.own_path("made") == tmp_path / "made"
-    assert config.seen_from(tmp_path / "run") == ".."
-    assert "made" in config.files
-
-
 @pytest.mark.parametrize(("source", "target"), [("a\nb\nc\n", "A\nB\n"), ("a\nb\n", "A\nB\nC\n")])
 def test_unequal_files_are_refused_with_both_counts(tmp_path: Path, source: str, target: str) -> None:
     paths = file(tmp_path, "s", source), file(tmp_path, "t", target)
@@ -241,8 +209,6 @@ def test_missing_files_show_when_reading(tmp_path: Path) -> None:
         ({"kind": "tsv", "source": "a"}, "'source' belongs to kind 'files', but the kind is 'tsv'"),
         ({"tsv": "a"}, "'tsv' belongs to kind 'tsv', but the kind is 'files'"),
         ({"kind": "numbers", "validation_target": "a"}, "'validation_target' belongs to kind 'files'"),
-        ({"source": "a", "target": "b", "made_source": "c"}, "made_source has other sources for the targets"),
-        ({"kind": "tsv", "tsv": "a", "made_source": "c"}, "'made_source' belongs to kind 'files'"),
         ({"kind": "tsv", "columns": [1]}, "columns are two different numbers from 1"),
         ({"kind": "tsv", "columns": [0, 1]}, "columns are two different numbers from 1"),
         ({"kind": "tsv", "columns": [2, 2]}, "columns are two different numbers from 1"),

@@ -22,8 +22,6 @@ class NamedFiles(Record):
 
     FILES: ClassVar[tuple[str, ...]] = ()
     """The settings that name files."""
-    OWN_FILES: ClassVar[tuple[str, ...]] = ()
-    """Those that name files outside a named set, also where there is one."""
 
     dataset: str | None = None
     """A named set, such as "multi30k" or "imdb": file names are then those of its files (clearhead data list)."""
@@ -35,18 +33,13 @@ class NamedFiles(Record):
     @property
     def files(self) -> list[str]:
         """All files that are named."""
-        return self._named_by(*self.FILES, *self.OWN_FILES)
-
-    def _named_by(self, *settings: str) -> list[str]:
-        values = (getattr(self, name) for name in settings)
+        values = (getattr(self, name) for name in self.FILES)
         return [file for value in values for file in ([value] if isinstance(value, str) else value or ())]
 
     def path(self, name: str) -> Path:
         """Where a named file lies: in the named set, if there is one, or in the folder where it was named."""
-        return self.own_path(name) if self.dataset is None else set_file(self.dataset, name)
-
-    def own_path(self, name: str) -> Path:
-        """Where a file lies that is in no named set."""
+        if self.dataset is not None:
+            return set_file(self.dataset, name)
         if self.base is None or Path(name).is_absolute():
             return Path(name)
         there = Path(self.base, name)
@@ -58,8 +51,7 @@ class NamedFiles(Record):
 
     def seen_from(self, directory: Path) -> str | None:
         """`base` for a config file in a directory; none is needed where all names are absolute, or those of a set."""
-        files = self.files if self.dataset is None else self._named_by(*self.OWN_FILES)
-        if all(Path(file).is_absolute() for file in files):
+        if self.dataset is not None or all(Path(file).is_absolute() for file in self.files):
             return None
         return _relative(Path(self.base or "."), directory)
 

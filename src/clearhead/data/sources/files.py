@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -16,20 +15,20 @@ from clearhead.errors import ConfigError, DataError
 
 
 class AlignedFiles:
-    """Two text files in which equal line numbers belong together, and perhaps one more that was made of the second."""
+    """Two text files in which equal line numbers belong together."""
 
-    def __init__(self, source: Path, target: Path, made_source: Path | None = None) -> None:
-        self.source, self.target = TextFile(source), TextFile(target)
-        self.sources = [self.source] if made_source is None else [self.source, TextFile(made_source)]
-        self.parts: Sequence[Part] = [Part(tsv=str(side.path)) for side in self.sources if made_source is not None]
+    parts: Sequence[Part] = ()
+
+    def __init__(self, source: Path, target: Path) -> None:
+        self.source = TextFile(source)
+        self.target = TextFile(target)
 
     @classmethod
     def for_split(cls, config: DataConfig, split: Split) -> AlignedFiles | None:
         prefix = "" if split == "train" else f"{split}_"
         source, target = getattr(config, f"{prefix}source"), getattr(config, f"{prefix}target")
         if source and target:
-            made = config.own_path(config.made_source) if split == "train" and config.made_source else None
-            return cls(config.path(source), config.path(target), made)
+            return cls(config.path(source), config.path(target))
         if source or target:
             given, absent = ("source", "target") if source else ("target", "source")
             raise ConfigError(f"data.{prefix}{given} is {source or target}, but data.{prefix}{absent} is missing")
@@ -37,33 +36,29 @@ class AlignedFiles:
 
     @property
     def name(self) -> str:
-        return " + ".join(str(side.path) for side in (*self.sources, self.target))
+        return f"{self.source.path} + {self.target.path}"
 
     def pairs(self) -> Iterator[RawPair]:
-        for side in self.sources:
-            side.share_read = 0.0
-        numbers = itertools.count(1)
-        for part, side in enumerate(self.sources):
-            beside = zip_longest(side.lines(), self.target.lines())
-            for (source, target), number in zip(beside, numbers, strict=False):
-                if isinstance(source, str) and isinstance(target, str):
-                    yield RawPair(number, source, target, part=part)
-                elif source is None or target is None:
-                    from clearhead.data.alignment import explain_unequal
+        lines = zip_longest(self.source.lines(), self.target.lines())
+        for number, (source, target) in enumerate(lines, start=1):
+            if isinstance(source, str) and isinstance(target, str):
+                yield RawPair(number, source, target)
+            elif source is None or target is None:
+                from clearhead.data.alignment import explain_unequal
 
-                    raise DataError(explain_unequal(side, self.target))
-                else:
-                    reason = next(text for text in (source, target) if isinstance(text, Reason))
-                    yield RawPair(number, _text(source), _text(target), reason, part)
+                raise DataError(explain_unequal(self.source, self.target))
+            else:
+                reason = next(side for side in (source, target) if isinstance(side, Reason))
+                yield RawPair(number, _text(source), _text(target), reason)
 
     def fingerprint(self) -> str:
-        return fingerprint("files", *(side.digest() for side in (*self.sources, self.target)))
+        return fingerprint("files", self.source.digest(), self.target.digest())
 
     def notes(self) -> list[str]:
-        return [note for side in (*self.sources, self.target) for note in side.notes()]
+        return self.source.notes() + self.target.notes()
 
     def share_read(self) -> float:
-        return sum(side.share_read for side in self.sources) / len(self.sources)
+        return self.source.share_read
 
 
 class TabSeparated:

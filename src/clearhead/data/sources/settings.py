@@ -54,7 +54,6 @@ class DataConfig(NamedFiles):
         "source", "target", "validation_source", "validation_target", "test_source", "test_target",
         "tsv", "validation_tsv", "test_tsv",
     )  # fmt: skip
-    OWN_FILES = ("made_source",)
 
     kind: str = "files"
     """`files` (two aligned text files), `tsv` (one tab-separated file), `parts` (several of them) or `numbers` (the
@@ -65,10 +64,6 @@ class DataConfig(NamedFiles):
 
     target: str | None = None
     """kind `files`: the target side for training; line i translates line i of the source."""
-
-    made_source: str | None = None
-    """kind `files`: what a translator made of the target, line by line (back-translation), to be trained on as well; a
-    file of your own, also where the others are those of a named set."""
 
     validation_source: str | None = None
     """kind `files`: the source side for validation."""
@@ -156,16 +151,6 @@ class DataConfig(NamedFiles):
             kind = next((kind for ends, kind in _ENDS.items() if name.endswith(ends)), self.kind)
             if kind != self.kind and getattr(self, name):
                 raise ValueError(f"'{name}' belongs to kind '{kind}', but the kind is '{self.kind}'")
-        return self
-
-    @model_validator(mode="after")
-    def _what_is_held_out_stays_unseen(self) -> DataConfig:
-        holds_out = self.validation_source is None or self.hold_out_test is not None
-        if self.made_source and holds_out and self.hold_out_by == "source":
-            raise ValueError(
-                "made_source has other sources for the targets that are held out: name validation files instead, "
-                "or set hold_out_by = 'target'"
-            )
         return self
 
     @property
