@@ -1,7 +1,7 @@
 """What the kernel says of the CPU in, an environment in which products of tiles cannot kill the process out.
 
 Some virtual machines let AMX through but hide the leaf of CPUID that describes its tiles. oneDNN, which computes
-torch's products in bf16 and CTranslate2's in int8, then sets no tiles up and dies of an illegal instruction.
+torch's products in bf16, then sets no tiles up and dies of an illegal instruction.
 """
 
 from __future__ import annotations
