@@ -15,7 +15,11 @@ from clearhead import tiles
 RESULTS = Path(__file__).with_name("RESULTS.md")
 SAID = ("LD_PRELOAD", "ONEDNN_MAX_CPU_ISA")
 """Variables of the environment that decide how products are computed: they belong to a command."""
-TITLE = "# Results\n\nEach section is written by the command it names; run it again to replace the figures.\n"
+TITLE = """# Results
+
+Each section is written by the command it names; run it again to replace the figures. `/tmp/tiles.so`
+in a command is made from `benchmarks/tiles.c`, whose first lines say how and what for.
+"""
 
 
 def record(

@@ -108,7 +108,7 @@ class TrainingFigures:
         ours = f" (ours adds up {', '.join(added)})" if added else ""
         return (
             f"{self.corpus}; steps of {MAX_TOKENS:,} tokens{ours}; real target tokens; medians of {self.rounds} "
-            f"interleaved rounds; threads: {self.threads}; "
+            f"interleaved rounds; threads: {self.threads}; peers in fp32, in one process; "
             f"products of {MATRIX}×{MATRIX} matrices in the same run: {peaks} GFLOP/s. Useful operations of S source "
             "and T target tokens: 6 · (S · (L(4d² + 2df) + 2Ld²) + T · (L(6d² + 2df) + dV) + 2Ld(S² + T² + ST))."
         )

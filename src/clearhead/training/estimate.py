@@ -23,7 +23,7 @@ from clearhead.training.sizing import training_memory
 def estimate(loop: Loop) -> Iterator[Noted]:
     """Say how large the model is, what memory a step takes, and how long the run will be."""
     if is_slow(loop.sharing.lesson.precision, loop.team.device):
-        yield Noted("this machine has no bf16 instructions: train.precision = 'fp32' would be many times faster")
+        yield Noted("this machine is slow in bf16: train.precision = 'fp32' would be faster")
     total = loop.config.total_steps(loop.batches.num_batches(0))
     parameters = sum(p.numel() for p in loop.model.parameters())
     size = f"{parameters / 1e6:.2f} M parameters; about {memory(loop, parameters) / 2**20:,.0f} MiB of memory"
