@@ -40,7 +40,7 @@ from clearhead.checkpoint import (
 from clearhead.data.batches import Cursor
 from clearhead.errors import ConfigError, DataError, MissingInputError, StorageError
 from clearhead.models.translator import Translator, TranslatorConfig
-from clearhead.storage import SUMS, write_sums
+from clearhead.storage import DRAFT, RETIRED, SUMS, write_sums
 from clearhead.text.kinds import TokenizerConfig
 from clearhead.text.tokenizer import TokenizerPair
 from clearhead.training.loop import TrainingState
@@ -632,10 +632,10 @@ def test_a_state_of_another_version_is_named(run: Run) -> None:
 def test_what_killed_writers_left_is_cleared_away(run: Run) -> None:
     run.save(1)
     directory = run.checkpoints.directory
-    for name in ("step-2.tmp-1", "step-1.old-1"):
+    for name in (f"step-2{DRAFT}1", f"step-1{RETIRED}1"):
         (directory / name).mkdir()
         (directory / name / "half").touch()
-    (directory / "last.tmp-1").symlink_to("step-1")
+    (directory / f"last{DRAFT}1").symlink_to("step-1")
     run.save(2)
     assert {path.name for path in directory.iterdir()} == {"step-1", "step-2", "last"}
 

@@ -13,7 +13,17 @@ from typing import Any
 import pytest
 
 from clearhead.errors import MissingInputError, StorageError
-from clearhead.storage import SUMS, read_json, verify, write_directory, write_json, write_sums, write_text
+from clearhead.storage import (
+    DRAFT,
+    RETIRED,
+    SUMS,
+    read_json,
+    verify,
+    write_directory,
+    write_json,
+    write_sums,
+    write_text,
+)
 
 FILES = {"a.json": "{}\n", "b.txt": "some text\n", "c.bin": "\x00\x01" * 50}
 NEW = {name: text + "new" for name, text in FILES.items()}
@@ -127,7 +137,7 @@ def test_a_failure_at_any_step_leaves_the_old_or_the_new_under_the_name(
         else:
             assert is_first
         names = {path.name for path in final.parent.iterdir()}
-        assert not any(".tmp-" in name for name in names), "a failure leaves no draft behind"
+        assert not any(DRAFT in name for name in names), "a failure leaves no draft behind"
 
 
 @pytest.mark.parametrize("is_first", [True, False])
@@ -140,7 +150,7 @@ def test_a_kill_at_any_step_leaves_nothing_half_under_the_name(tmp_path: Path, i
             assert content_of(final) in (FILES, NEW)
         elif not is_first:
             absent += 1
-            (draft,), (aside,) = (list(final.parent.glob(f"model.{kind}-*")) for kind in ("tmp", "old"))
+            (draft,), (aside,) = (list(final.parent.glob(f"model{mark}*")) for mark in (DRAFT, RETIRED))
             assert (content_of(draft), content_of(aside)) == (NEW, FILES)
         write_directory(final, filler(NEW))
         assert content_of(final) == NEW
@@ -189,8 +199,8 @@ def test_another_trouble_of_the_disk_is_named_too(tmp_path: Path) -> None:
 def test_a_process_id_may_come_again(tmp_path: Path) -> None:
     final = tmp_path / "model"
     write_directory(final, filler(FILES))
-    for kind in ("tmp", "old"):
-        rubble = tmp_path / f"model.{kind}-{os.getpid()}"
+    for mark in (DRAFT, RETIRED):
+        rubble = tmp_path / f"model{mark}{os.getpid()}"
         rubble.mkdir()
         (rubble / "x").touch()
     write_directory(final, filler(NEW))
@@ -199,9 +209,19 @@ def test_a_process_id_may_come_again(tmp_path: Path) -> None:
 
 
 def test_the_drafts_of_other_names_are_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "model-2.tmp-1").mkdir()
+    (tmp_path / f"model-2{DRAFT}1").mkdir()
     write_directory(tmp_path / "model", filler(FILES))
-    assert {path.name for path in tmp_path.iterdir()} == {"model", "model-2.tmp-1"}
+    assert {path.name for path in tmp_path.iterdir()} == {"model", f"model-2{DRAFT}1"}
+
+
+def test_copies_that_the_user_has_made_are_left_alone(tmp_path: Path) -> None:
+    copies = {"model.old-2025", "model.tmp-1", "model.old-1.tar.gz", f"model{RETIRED}1.tar.gz", "model.old-mine"}
+    for name in copies:
+        (tmp_path / name).touch()
+    for files in (FILES, NEW):
+        write_directory(tmp_path / "model", filler(files))
+        write_text(tmp_path / "page.html", "all of it")
+    assert {path.name for path in tmp_path.iterdir()} == {"model", "page.html", *copies}
 
 
 # A file --------------------------------------------------------------------------------------------------------------

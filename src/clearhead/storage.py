@@ -1,6 +1,6 @@
 """Files in, the same files safely on disk out: a directory gets its name only when all of it is there, sums included.
 
-Save once: write `NAME.tmp-PID/`, fsync, sums, fsync, rename, fsync the parent. A kill at any moment leaves the old or
+Save once: write `NAME.clearhead-tmp-PID/`, fsync, sums, fsync, rename, fsync the parent. A kill at any moment leaves the old or
 the new, never half of one; between the renames that change one for the other, both are there under other names.
 """
 
@@ -21,8 +21,9 @@ from clearhead.errors import MissingInputError, StorageError
 SUMS = "SHA256SUMS"
 SCALES = "_scale"
 """What stands behind a matrix's name to name the scales of its rows, where it is stored in int8."""
-DRAFT, RETIRED = ".tmp-", ".old-"
-"""What stands between a name and a process id while a directory is written, and while it is removed."""
+DRAFT, RETIRED = ".clearhead-tmp-", ".clearhead-old-"
+"""What stands between a name and a process id while a directory is written, and while it is removed: a name that nobody
+gives to a copy of his own."""
 
 
 def write_directory(final: Path, fill: Callable[[Path], None]) -> None:
@@ -66,7 +67,8 @@ def clear(final: Path, mark: str) -> None:
     """Remove what writers of this name that were killed left beside it."""
     if final.parent.is_dir():
         for path in list(final.parent.iterdir()):
-            if path.name.startswith(f"{final.name}{mark}"):
+            beginning, _, process = path.name.rpartition(mark)
+            if beginning == final.name and process.isdecimal():
                 remove(path)
 
 

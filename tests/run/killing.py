@@ -24,6 +24,7 @@ import torch
 from clearhead.checkpoint import all_steps, is_whole, load_model
 from clearhead.run.settings import RunConfig, resolve
 from clearhead.run.training import resume, train
+from clearhead.storage import DRAFT
 from clearhead.training import logbook
 from clearhead.training.events import Event, Started
 
@@ -127,7 +128,7 @@ def examine(run: Path, highest: int, report: Report) -> int:
     newest = max(steps, default=0)
     names = [path.name for path in checkpoints.iterdir()] if checkpoints.is_dir() else []
     report.before_the_first_save += newest == 0
-    report.in_the_middle_of_a_save += any(".tmp-" in name for name in names)
+    report.in_the_middle_of_a_save += any(DRAFT in name for name in names)
     for path in all_steps(checkpoints):
         report.expect(is_whole(path), f"{path.name} is not whole")
     report.expect(newest >= highest, f"step {highest} was there and now it is {newest}")
@@ -166,8 +167,8 @@ def kill_at_the_end(run: Path, times: int, report: Report, chance: random.Random
             assert finishes(lambda: work_on(run))
         else:
             shutil.rmtree(run / "model", ignore_errors=True)
-        before = set(run.glob("model.tmp-*"))
-        is_writing = lambda before=before: bool(set(run.glob("model.tmp-*")) - before)  # noqa: E731
+        before = set(run.glob(f"model{DRAFT}*"))
+        is_writing = lambda before=before: bool(set(run.glob(f"model{DRAFT}*")) - before)  # noqa: E731
         delay = chance.uniform(0, 0.02) if number % 4 < 2 else 0.0
         report.killed_at_the_end += is_killed(lambda: work_on(run), delay, is_writing)
         if (run / "model").exists():

@@ -24,7 +24,7 @@ from clearhead.errors import (
 )
 from clearhead.run.settings import RunConfig
 from clearhead.run.training import resume, train
-from clearhead.storage import SUMS
+from clearhead.storage import DRAFT, SUMS
 from clearhead.training.events import Event, Finished, Noted, Progress, Started, Validated
 from clearhead.training.logbook import read_metrics
 from clearhead.training.optimizers import OPTIMIZERS
@@ -315,7 +315,7 @@ def test_a_run_that_failed_before_its_config_was_written_can_be_started_again(ti
         list(train(tiny(model__num_heads=3)))
     config = tiny()
     assert {path.name for path in Path(config.out).iterdir()} == {"metrics.jsonl", "train.log"}
-    (Path(config.out) / "config.toml.tmp-1").touch()
+    (Path(config.out) / f"config.toml{DRAFT}1").touch()
     assert isinstance(list(train(config))[-1], Finished)
 
 

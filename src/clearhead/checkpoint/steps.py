@@ -157,7 +157,7 @@ class Checkpoints:
             raise storage_error(self.directory, error) from error
 
     def _link(self, name: str, final: Path) -> None:
-        fresh = self.directory / f"{name}.tmp-{os.getpid()}"
+        fresh = self.directory / f"{name}{DRAFT}{os.getpid()}"
         fresh.unlink(missing_ok=True)
         fresh.symlink_to(final.name)
         fresh.replace(self.directory / name)
