@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 from tests.serve.conftest import Start
-from tests.serve.doubles import Backwards, backwards, counting, shouting
+from tests.serve.doubles import Backwards, Glass, backwards, counting, shouting
 
 from clearhead.errors import ConfigError, MissingInputError
+from clearhead.serve.catalogue import Served
 from clearhead.serve.keys import Keys, read_keys
 from clearhead.serve.rates import MOST_BUCKETS, Rates
 
@@ -253,6 +254,60 @@ def test_a_full_queue_is_a_503_at_once_in_each_apis_form(start: Start) -> None:
     assert refused.status_code == 503 and int(refused.headers["Retry-After"]) >= 1
     assert openai.status_code == 503 and openai.json()["error"]["type"] == "server_error"
     assert [answer.status_code for answer in answers] == [200, 200]
+
+
+def test_requests_whose_tokens_are_not_counted_yet_wait_in_a_bounded_room_and_not_for_ever(start: Start) -> None:
+    class Slow(Backwards):
+        counted = threading.Event()
+
+        def count(self, text: str) -> int:
+            self.counted.wait(20)
+            return super().count(text)
+
+    client = start(backwards(translator=Slow()), counting(), queue=2, seconds=1.5)
+    answers: list[Any] = []
+    threads = [threading.Thread(target=lambda: answers.append(client.post("/translate", json=GOOD))) for _ in range(2)]
+    try:
+        for thread in threads:
+            thread.start()
+        for _ in range(3000):
+            if client.server._being_prepared == 2:  # type: ignore[attr-defined]
+                break
+            threading.Event().wait(0.001)
+        refused = client.post("/v1/completions", json={"model": "counting"})
+        for thread in threads:
+            thread.join()
+    finally:
+        Slow.counted.set()
+    assert refused.status_code == 503 and int(refused.headers["Retry-After"]) >= 1
+    assert [answer.status_code for answer in answers] == [503, 503]
+    assert "took longer than 1.5 s" in answers[0].json()["error"]
+    assert client.post("/translate", json=GOOD).status_code == 200
+
+
+def test_one_text_at_once_is_enough_to_look_inside(start: Start) -> None:
+    client = start(texts=1)
+    assert client.post("/attention", json={"text": "eins", "target": "one"}).status_code == 200
+    assert client.post("/classify", json={"text": ["a", "b"]}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "target", "status"),
+    [
+        ("translator", 200, 200, 200),
+        ("translator", 200, 300, 400),
+        ("translator", 300, 10, 400),
+        ("gpt", 100, 100, 200),
+        ("gpt", 200, 200, 400),
+        ("gpt", 300, 0, 200),
+    ],
+)
+def test_what_is_said_counts_among_the_tokens_that_are_looked_at(
+    start: Start, kind: str, text: int, target: int, status: int
+) -> None:
+    client = start(Served("glass", kind, inspector=Glass()))
+    body = {"text": "a" * text, **({"target": "b" * target} if target else {})}
+    assert client.post("/attention", json=body).status_code == status
 
 
 def test_a_draining_server_is_not_ready_and_closes_connections(client: TestClient) -> None:

@@ -101,6 +101,13 @@ def test_markup_stays_and_what_is_between_is_translated(client: TestClient) -> N
     assert batch.json() == {"translatedText": ["<p>ba</p>", "<i>"], "alternatives": [[], []]}
 
 
+@pytest.mark.parametrize("html", ["<br>", "<img src=x>", "<code>x</code>", "<p></p>", "<![&["])
+def test_markup_without_a_text_comes_back(client: TestClient, html: str) -> None:
+    answer = client.post("/translate", json={**GOOD, "q": html, "format": "html"})
+    assert answer.status_code == 200
+    assert answer.json()["translatedText"].replace("&amp;", "&").replace("&lt;", "<") == html
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

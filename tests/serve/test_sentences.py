@@ -81,6 +81,32 @@ def test_long_rows_of_signs_are_no_trouble(text: str) -> None:
     assert time.perf_counter() - started < 5
 
 
+MARKS = ("<p>", "</p>", "<br/>", "<code>", "</code>", "<!--", "-->", "<![CDATA[", "]]>", "<![", "<?", "&amp;", "&")
+
+
+@given(
+    st.lists(st.sampled_from([*MARKS, *"ab<>/!-&;#='\" \n\r"]) | st.characters(exclude_categories=["Cs"])).map("".join)
+)
+def test_all_of_any_markup_is_in_its_parts(text: str) -> None:
+    assert "".join(take_marked(text).parts) == text
+
+
+@pytest.mark.parametrize(
+    ("html", "texts"),
+    [
+        ("R&D", ["R&D"]),
+        ("<p>AT&T rocks</p>", ["AT&T rocks"]),
+        ("<code>a&b c</code>&#228;&auml", ["ää"]),
+        ("<![CDATA[ab]]>x", ["x"]),
+        ("<![&[", ["<![&["]),
+        ("<br>", []),
+        ("", []),
+    ],
+)
+def test_an_ampersand_or_an_odd_declaration_loses_nothing(html: str, texts: list[str]) -> None:
+    assert take_marked(html).texts == texts
+
+
 @given(st.text(st.sampled_from("ab<>/!-&;#='\" \n") | st.characters(exclude_categories=["Cs", "Cc"]), max_size=80))
 def test_any_markup_is_taken_apart_and_everything_but_its_texts_stays(text: str) -> None:
     marked = take_marked(text)

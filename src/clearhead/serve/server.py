@@ -13,6 +13,7 @@ from clearhead.serve.catalogue import Catalogue
 from clearhead.serve.engine import Engine
 from clearhead.serve.gate import Policy
 from clearhead.serve.metrics import Metrics
+from clearhead.serve.refusals import overloaded, too_slow
 
 Result = TypeVar("Result")
 
@@ -26,15 +27,28 @@ class Server:
     policy: Policy
     metrics: Metrics
     _preparing: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "prepare"))
+    _being_prepared: int = 0
 
     @property
     def bounds(self) -> Bounds:
         """What a request may ask for at most."""
         return self.policy.bounds
 
-    async def prepare(self, work: Callable[[], Result]) -> Result:
-        """Do something that takes a while (tokens are counted, languages guessed) beside the event loop."""
-        return await asyncio.get_running_loop().run_in_executor(self._preparing, work)
+    async def prepare(self, work: Callable[[], Result], deadline: float) -> Result:
+        """Do something that takes a while (tokens are counted, languages guessed) beside the event loop.
+
+        As many requests wait for it as may wait for the engine, and no longer than they have time.
+        """
+        if self._being_prepared >= self.bounds.queue:
+            raise overloaded(1.0)
+        self._being_prepared += 1
+        try:
+            async with asyncio.timeout_at(deadline):
+                return await asyncio.get_running_loop().run_in_executor(self._preparing, work)
+        except TimeoutError:
+            raise too_slow(self.bounds.seconds) from None
+        finally:
+            self._being_prepared -= 1
 
     def close(self) -> None:
         """Answer nobody any more."""

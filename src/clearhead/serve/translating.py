@@ -88,7 +88,7 @@ async def translate(server: Server, wish: Wish, deadline: float) -> list[Result]
     """Translate all texts of a wish, those of one model together."""
     server.engine.check()
     rows: dict[str, list[Row[str]]] = {}
-    texts = await server.prepare(lambda: _prepare(server.catalogue, wish, rows))
+    texts = await server.prepare(lambda: _prepare(server.catalogue, wish, rows), deadline)
     models = {text.model.name: text.model for text in texts if text.model is not None}
     options = TranslateOptions(1 if wish.format == "html" else wish.alternatives + 1)
     answers = await asyncio.gather(
@@ -122,7 +122,8 @@ def _prepare(catalogue: Catalogue, wish: Wish, rows: dict[str, list[Row[str]]]) 
         text = _Text(given, model, one, tags)
         if model is not None:
             runs = [given] if tags is None else tags.texts
-            text.parts.extend(_part(run, model, rows.setdefault(model.name, [])) for run in runs)
+            own = rows.setdefault(model.name, [])
+            text.parts.extend(_part(run, model, own) for run in runs)
         texts.append(text)
     return texts
 

@@ -48,7 +48,8 @@ def router(server: Server) -> APIRouter:
         """The languages that a text may be in, likeliest first."""
         texts = _texts((await read_fields(request)).get("q"), server.bounds)
         known = known_languages(server.catalogue)
-        found = await server.prepare(lambda: detect("\n".join(texts), known))
+        guessing = server.prepare(lambda: detect("\n".join(texts), known), request.state.deadline)
+        found = await unless_gone(request, guessing)
         return JSONResponse([_detection(one) for one in found])
 
     @routes.get("/frontend/settings")

@@ -60,7 +60,8 @@ def router(server: Server) -> APIRouter:
             )  # fmt: skip
         _refuse_unsupported(body, server.bounds)
         server.engine.check()
-        texts, order = await server.prepare(lambda: _order(body, writer, server.bounds))
+        counting = server.prepare(lambda: _order(body, writer, server.bounds), request.state.deadline)
+        texts, order = await unless_gone(request, counting)
         answer = _Answer(served.name, order, texts if body.echo else None, body)
         if body.stream:
             ticket = enter(server, writer, order) if order.most_tokens else None

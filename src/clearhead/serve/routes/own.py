@@ -42,8 +42,10 @@ def router(server: Server) -> APIRouter:
         classifier = model.classifier
         assert classifier is not None
         server.engine.check()
-        rows = await server.prepare(lambda: [Row(text, classifier.count(text)) for text in texts])
-        answers = server.engine.answers(Classifying(classifier), rows, request.state.deadline)
+        deadline = request.state.deadline
+        counting = server.prepare(lambda: [Row(text, classifier.count(text)) for text in texts], deadline)
+        rows = await unless_gone(request, counting)
+        answers = server.engine.answers(Classifying(classifier), rows, deadline)
         found = [
             [{"label": label.name, "probability": label.probability} for label in labels]
             for labels in await unless_gone(request, answers)
@@ -54,16 +56,21 @@ def router(server: Server) -> APIRouter:
     async def attention(request: Request) -> JSONResponse:
         """What every head looked at while a sentence was read; heads can be switched off."""
         body = checked(schema.AttentionBody, await read_json(request))
-        _check_texts([body.text, body.target or ""], server.bounds)
+        _check_texts([body.text], server.bounds)
+        if body.target:
+            _check_texts([body.target], server.bounds, "target")
         model = _chosen(server.catalogue, body.model, "inspector")
         server.engine.check()
-        sentences = await server.prepare(lambda: _sentences(model, body, server.bounds))
+        deadline = request.state.deadline
+        cutting = server.prepare(lambda: _sentences(model, body, server.bounds), deadline)
+        sentences = await unless_gone(request, cutting)
         if body.sentence >= len(sentences):
             raise invalid(f"there are {len(sentences)} sentences, counted from 0", "sentence")
         text = sentences[body.sentence]
         assert model.inspector is not None
-        row = Row(Look(text, body.target, tuple(body.ablate)), model.inspector.count(text))
-        answers = server.engine.answers(Looking(model.inspector), [row], request.state.deadline)
+        tokens = model.inspector.count(text) + _given(model.inspector, body)
+        row = Row(Look(text, body.target, tuple(body.ablate)), tokens)
+        answers = server.engine.answers(Looking(model.inspector), [row], deadline)
         (found,) = await unless_gone(request, answers)
         answer = {"sentence": body.sentence, "sentences": sentences, "text": found.text, "view": found.view}
         is_finite = found.loss == found.loss and abs(found.loss) != float("inf")
@@ -85,18 +92,18 @@ def _described(model: Served) -> dict[str, object]:
     }
 
 
-def _check_texts(texts: list[str], bounds: Bounds) -> None:
+def _check_texts(texts: list[str], bounds: Bounds, param: str = "text") -> None:
     if not texts:
-        raise invalid("there is no text", "text")
+        raise invalid("there is no text", param)
     if len(texts) > bounds.texts:
-        raise invalid(f"{len(texts)} texts are too many: send at most {bounds.texts} at once", "text")
+        raise invalid(f"{len(texts)} texts are too many: send at most {bounds.texts} at once", param)
     for text in texts:
         if len(text) > bounds.characters:
-            raise invalid(f"a text has {len(text):,} characters, and {bounds.characters:,} are allowed", "text")
+            raise invalid(f"a text has {len(text):,} characters, and {bounds.characters:,} are allowed", param)
     try:
         check_encodable(texts)
     except DataError as error:
-        raise invalid(str(error), "text") from None
+        raise invalid(str(error), param) from None
 
 
 def _chosen(catalogue: Catalogue, name: str | None, part: str) -> Served:
@@ -129,6 +136,11 @@ def _end(text: str, inspector: Inspector, longest: int) -> str:
     return text[first:]
 
 
+def _given(inspector: Inspector, body: schema.AttentionBody) -> int:
+    """The tokens of the output, if it is given."""
+    return inspector.count(body.target) if body.target else 0
+
+
 def _sentences(model: Served, body: schema.AttentionBody, bounds: Bounds) -> list[str]:
     """What there is to look at: the sentences of a text, or all of it where the output is given too."""
     inspector = model.inspector
@@ -142,7 +154,10 @@ def _sentences(model: Served, body: schema.AttentionBody, bounds: Bounds) -> lis
         found = [body.text.strip()]
     else:
         found = list(take_apart(body.text, inspector.count, longest).sentences)
+    given = _given(inspector, body)
     for text in found:
-        if inspector.count(text) > bounds.looks:
+        # What a language model goes on with is one row of tokens with what it has read.
+        longer = inspector.count(text) + given if model.kind == "gpt" else max(inspector.count(text), given)
+        if longer > bounds.looks:
             raise invalid(f"attention is shown for texts of at most {bounds.looks} tokens: shorten it", "text")
     return found
