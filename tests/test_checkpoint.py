@@ -498,6 +498,14 @@ def test_several_of_the_best_are_kept(tmp_path: Path) -> None:
     assert [path.name for path in best_first(run.checkpoints.directory)] == ["step-2", "step-4", "step-5", "step-6"]
 
 
+def test_a_loss_that_is_not_a_number_is_never_among_the_best(tmp_path: Path) -> None:
+    run = Run(tmp_path, keep_last=1, keep_best=2)
+    for step, loss in enumerate([3.0, float("nan"), 2.0, float("inf"), 1.0, float("nan")], start=1):
+        run.save(step, loss)
+    assert [path.name for path in best_first(run.checkpoints.directory)] == ["step-5", "step-3"]
+    assert run.steps == [3, 5, 6]
+
+
 def test_checkpoints_between_validations_do_not_push_the_best_out(tmp_path: Path) -> None:
     run = Run(tmp_path, keep_last=2, keep_best=1)
     run.save(1, 1.0)

@@ -15,12 +15,14 @@ from tests.run.assembling import assembled
 from clearhead.checkpoint import load_model, model_tensors
 from clearhead.data.documents import MaskedDocuments
 from clearhead.data.examples import Draw
+from clearhead.run.assembling import _leaders_samples
 from clearhead.run.filling import GAP
 from clearhead.run.settings import BertRun, resolve
 from clearhead.run.tasks import TASKS
 from clearhead.run.training import resume, train
 from clearhead.text.kinds import TokenizerConfig
 from clearhead.text.specials import UNK
+from clearhead.training.distributed import Team
 from clearhead.training.events import Progress, Validated
 
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -102,3 +104,16 @@ def test_what_is_held_out_is_not_trained_on(configured: Any) -> None:
     training, validation = prepared.training, prepared.validation
     assert isinstance(training, MaskedDocuments) and isinstance(validation, MaskedDocuments)
     assert not set(training.spans.texts.tags.tolist()) & set(validation.spans.texts.tags.tolist())
+
+
+def test_the_whole_model_that_the_leader_is_lent_lies_where_its_samples_do(
+    configured: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, lent = assembled(configured(WAYS[0])), []
+    monkeypatch.setattr(
+        type(TASKS["bert"]), "samples", lambda self, model, prepared, device: lent.append((model, device))
+    )
+    _leaders_samples(run.model, run.prepared, Team(device=torch.device("meta")), is_sharded=True)
+    ((model, device),) = lent
+    assert model is not run.model and device == "meta"
+    assert {parameter.device.type for parameter in model.parameters()} == {"meta"}

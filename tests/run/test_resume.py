@@ -22,7 +22,7 @@ from clearhead.errors import (
     UnavailableError,
     WouldOverwriteError,
 )
-from clearhead.run.settings import RunConfig
+from clearhead.run.settings import RunConfig, resolve
 from clearhead.run.training import resume, train
 from clearhead.storage import DRAFT, SUMS
 from clearhead.training.events import Event, Finished, Noted, Progress, Started, Validated
@@ -276,14 +276,107 @@ def test_a_damaged_tokenizer_is_noticed_before_anything_is_trained(tiny: Configu
         list(resume(Path(config.out), []))
 
 
-def test_another_shape_on_the_command_line_is_refused_and_leaves_the_run_as_it_was(tiny: Configure) -> None:
+# What lasts and what may change --------------------------------------------------------------------------------------
+
+LASTING = {
+    "model.dim=16": ("with model.dim = 8", "with model.dim = 16"),
+    "model.num_heads=4": ("with model.num_heads = 2", "with model.num_heads = 4"),
+    "model.positions=rotary": ('with model.positions = "sinusoidal"', 'with model.positions = "rotary"'),
+    "model.residual=post": ('with model.residual = "pre"', 'with model.residual = "post"'),
+    "model.window=3": ("without model.window", "with model.window = 3"),
+    "model.reduce.threshold=0.5": ("without model.reduce.threshold", "with model.reduce.threshold = 0.5"),
+    "init=runs/other": ("without init", 'with init = "runs/other"'),
+    "tokenizer.kind=word": ('with tokenizer.kind = "char"', 'with tokenizer.kind = "word"'),
+    "train.optimizer=muon": ('with train.optimizer = "adamw"', 'with train.optimizer = "muon"'),
+    "train.accumulate=2": ("with train.accumulate = 1", "with train.accumulate = 2"),
+    "train.seed=2": ("with train.seed = 1", "with train.seed = 2"),
+    "batches.max_tokens=200": ("with batches.max_tokens = 300", "with batches.max_tokens = 200"),
+    "batches.batch_size=7": ("without batches.batch_size", "with batches.batch_size = 7"),
+    "data.train_size=50": ("with data.train_size = 60", "with data.train_size = 50"),
+}
+
+
+def test_what_would_make_another_run_of_it_is_refused_and_leaves_it_as_it_was(tiny: Configure) -> None:
+    config = tiny(train__optimizer="adamw")
+    list(train(config))
+    run = Path(config.out)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    for assignment, (old, new) in LASTING.items():
+        with pytest.raises(ConfigError) as error:
+            resume(run, [assignment])
+        assert str(error.value) == (
+            f"{run} began {old} and cannot go on {new}: leave that as it was, or start a new run, "
+            f'with init = "{run}" if its weights are wanted'
+        )
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    assert losses(list(resume(run, []))) == {}
+
+
+def test_what_only_training_knows_may_change_again_and_again(tiny: Configure) -> None:
     config = tiny()
     list(train(config))
-    before = (Path(config.out) / "config.toml").read_text()
-    with pytest.raises(StorageError, match="does not fit this model"):
-        list(resume(Path(config.out), ["model.dim=16"]))
-    assert (Path(config.out) / "config.toml").read_text() == before
-    assert losses(list(resume(Path(config.out), []))) == {}
+    run = Path(config.out)
+    changes = [
+        "model.dropout=0.1", "model.attention_dropout=0.2", "model.kernel=exact", "model.reduce.weight=0.5",
+        "model.reduce.temperature=0.5", "data.workers=1", "train.lr=0.001",
+        "train.weight_decay=0.1", "train.epochs=100.0", "train.validate_every=2", "train.keep_best=2",
+    ]  # fmt: skip
+    assert losses(list(resume(run, [*changes, "train.steps=9"]))).keys() == {9}
+    assert losses(list(resume(run, ["model.dropout=0.0", "train.steps=10"]))).keys() == {10}
+
+
+def test_before_its_first_checkpoint_anything_may_change(tiny: Configure) -> None:
+    config = tiny(train__validate_every=8)
+    until(train(config), 2)
+    assert losses(list(resume(Path(config.out), ["model.num_heads=4", "train.seed=2"]))).keys() == set(range(1, 9))
+    assert load_model(Path(config.out)).model.config.model_dump()["num_heads"] == 4
+
+
+def test_neither_the_environment_nor_an_edited_config_changes_what_the_weights_compute(
+    tiny: Configure, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny()
+    list(train(config))
+    run = Path(config.out)
+    with monkeypatch.context() as patched:
+        patched.setenv("CLEARHEAD_TRAIN__SEED", "2")
+        with pytest.raises(ConfigError, match=r"began with train\.seed = 1 and cannot go on with train\.seed = 2"):
+            resume(run, [])
+    text = (run / "config.toml").read_text()
+    (run / "config.toml").write_text(text.replace("num_heads = 2", "num_heads = 4"))
+    with pytest.raises(ConfigError, match=r"began with model\.num_heads = 2 and cannot go on with .* = 4"):
+        resume(run, [])
+
+
+def test_a_data_file_may_have_moved_and_may_not_be_another(tiny: Configure, tmp_path: Path) -> None:
+    pairs, other = tmp_path / "pairs.tsv", tmp_path / "other.tsv"
+    pairs.write_text("".join(f"satz {number}\tsentence {number}\n" for number in range(60)))
+    config = tiny(data__kind="tsv", data__tsv=str(pairs))
+    list(train(config))
+    run = Path(config.out)
+    shutil.copy(pairs, other)
+    for change in (f"data.tsv={other}", f"data.validation_tsv={other}", "data.hold_out=9"):
+        with pytest.raises(ConfigError, match=r" began with.* and cannot go on with data\."):
+            resume(run, [change])
+    (tmp_path / "folder").mkdir()
+    assert losses(list(resume(run, [f"data.tsv={tmp_path}/folder/../pairs.tsv", "train.steps=9"]))).keys() == {9}
+    pairs.unlink()
+    assert losses(list(resume(run, [f"data.tsv={other}", "train.steps=10"]))).keys() == {10}
+
+
+def test_labels_that_are_others_by_now_are_noticed(tmp_path: Path) -> None:
+    texts = tmp_path / "texts.tsv"
+    rows = "".join(f"text {number}\t{'bad' if number % 2 else 'good'}\n" for number in range(40))
+    texts.write_text(f"text\tlabel\n{rows}")
+    tree: dict[str, Any] = {
+        "out": str(tmp_path / "run"), "data": {"train": str(texts)}, "tokenizer": {"kind": "char"},
+        "model": {"kind": "classifier", "dim": 8, "ff_dim": 8, "num_heads": 2, "num_layers": 1, "max_len": 20},
+        "train": {"steps": 1},
+    }  # fmt: skip
+    list(train(resolve(tree)))
+    texts.write_text(f"text\tlabel\n{rows.replace('bad', 'poor')}")
+    with pytest.raises(ConfigError, match=r'began with model\.labels\.0 = "bad" and cannot go on with .* = "good"'):
+        list(resume(tmp_path / "run", []))
 
 
 # Where to start ------------------------------------------------------------------------------------------------------

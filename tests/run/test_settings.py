@@ -62,6 +62,13 @@ def test_a_path_that_is_no_recipe_is_met_with_all_there_are() -> None:
     assert str(error.value) == f"there is no recipe or config file 'zzz', choose from: {', '.join(sorted(recipes()))}"
 
 
+def test_a_bert_is_not_asked_to_agree_with_itself() -> None:
+    tree = {"data": {"train": "a.txt"}, "model": {"kind": "bert"}, "train": {"steps": 5}}
+    assert resolve(tree).train.agreement == 0
+    with pytest.raises(ConfigError, match=r"reads each batch once, so nothing can agree: leave out train\.agreement"):
+        resolve(tree, ["train.agreement=3.0"])
+
+
 def test_an_optimizer_that_needs_whole_matrices_is_not_given_parts_of_them() -> None:
     with pytest.raises(ConfigError, match="muon needs whole matrices"):
         resolve(TREE, ["train.optimizer='muon'", "train.sharding='full'"])

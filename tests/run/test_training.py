@@ -206,6 +206,23 @@ def test_an_average_that_is_worse_than_the_best_is_not_kept(tiny: Configure) -> 
 
 
 @pytest.mark.usefixtures("brief")
+def test_weights_whose_loss_is_not_a_number_are_not_kept(tiny: Configure, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SCHEDULES, "constant", lambda step, course: 0.02 if step <= 4 else 1.0)
+    config = tiny(**WILD, train__average=2)
+    for event in train(config):
+        if isinstance(event, Saved) and event.step == 12:
+            best = best_first(event.path.parent)[0]
+            assert best.name == "step-4", "it is none of those that are averaged"
+            broken = {n: torch.full_like(t, torch.nan) for n, t in read_tensors(best / "model.safetensors").items()}
+            save_file(broken, best / "model.safetensors")
+            write_sums(best, [part for part in best.iterdir() if part.name != SUMS])
+        if isinstance(event, Noted):
+            last = event.message
+    assert last.startswith("the best checkpoint: loss nan; ") and last.endswith("; kept the average of the last 2")
+    assert all(tensor.isfinite().all() for tensor in model_tensors(load_model(Path(config.out)).model).values())
+
+
+@pytest.mark.usefixtures("brief")
 @pytest.mark.parametrize("average_of", ["last", "best"])
 def test_a_run_stopped_before_it_was_ever_validated_keeps_its_last_weights(tiny: Configure, average_of: str) -> None:
     config = tiny(**WILD, train__average=3, train__average_of=average_of)

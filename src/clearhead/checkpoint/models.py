@@ -134,6 +134,13 @@ def _description(directory: Path) -> tuple[type[Model], dict[str, Any]]:
     return choose(MODELS, str(tree.get("kind")), "model"), tree
 
 
+def described_model(directory: Path) -> ModelConfig:
+    """The shape of the model that a model or run directory describes."""
+    kind, tree = _description(directory)
+    tree.pop("dtype", None)
+    return build(kind.Config, tree, str(directory / "config.json"))
+
+
 def load_model(path: Path) -> StoredModel:
     """Read a model directory, or the best model of a run directory."""
     described, weights = locate(path)
@@ -143,8 +150,8 @@ def load_model(path: Path) -> StoredModel:
         verify(weights, "model.safetensors")
         verify_description(described)
     kind, tree = _description(described)
-    dtype = str(tree.pop("dtype", "float32"))
-    model = kind(build(kind.Config, tree, str(described / "config.json")))
+    dtype = str(tree.get("dtype", "float32"))
+    model = kind(described_model(described))
     file = weights / "model.safetensors"
     restore_model(model, restored(read_tensors(file), dtype, file), file)
     generation = read_json(described / "generation_config.json") if kind.generates else None

@@ -6,6 +6,7 @@ A checkpoint does not know how many processes made it: its tensors are whole, an
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
@@ -185,7 +186,7 @@ def all_steps(directory: Path) -> list[Path]:
 
 
 def best_first(directory: Path) -> list[Path]:
-    """The checkpoints that were validated, lowest loss first."""
+    """The checkpoints that were validated and gave a number, lowest loss first."""
     losses = {path: _validation_loss(path) for path in all_steps(directory)}
     known = {path: loss for path, loss in losses.items() if loss is not None}
     return sorted(known, key=lambda path: known[path])
@@ -193,9 +194,9 @@ def best_first(directory: Path) -> list[Path]:
 
 def _validation_loss(path: Path) -> float | None:
     # One damaged checkpoint must not keep the others from being kept.
-    with contextlib.suppress(StorageError, MissingInputError, TypeError, ValueError):
-        loss = read_json(path / "state.json").get("validation_loss")
-        return None if loss is None else float(loss)
+    with contextlib.suppress(StorageError, MissingInputError, KeyError, TypeError, ValueError):
+        loss = float(read_json(path / "state.json")["validation_loss"])
+        return loss if math.isfinite(loss) else None
     return None
 
 

@@ -14,6 +14,7 @@ from clearhead.cli import show
 from clearhead.errors import MissingInputError, UsageError, did_you_mean
 
 if TYPE_CHECKING:
+    from clearhead.config import Tree
     from clearhead.run.settings import RunConfig
     from clearhead.training.events import Reading
     from clearhead.training.sizing import Choice
@@ -69,10 +70,10 @@ class Request(NamedTuple):
         """The run directory, where sizes are to be chosen."""
         return self.out or Path("runs") / self.kind
 
-    @property
-    def all_assignments(self) -> list[str]:
-        """The files and what was set, as settings; what is set has the last word."""
-        return [*(_assignment(f"data.{name}", path) for name, path in self.files.items()), *self.assignments]
+    def changes(self, kind: str) -> list[str]:
+        """The files and what was set, as settings of a kind of model; what is set has the last word."""
+        given = _given(kind, self.files)
+        return [*(_assignment(f"data.{name}", value) for name, value in given.items()), *self.assignments]
 
 
 class Plan(NamedTuple):
@@ -107,6 +108,15 @@ def run_directory(request: Request) -> Path:
     return out or Path(_read(request).out)
 
 
+def changes_to(run: Path, request: Request) -> list[str]:
+    """What the command line changes in a run that is to go on; nothing, where there is none yet."""
+    from clearhead.data.naming import read_settings
+    from clearhead.run.settings import kind_of
+
+    stored = run / "config.toml"
+    return request.changes(kind_of(read_settings(stored), str(stored))) if stored.is_file() else []
+
+
 def make_plan(request: Request, tell: Callable[[Reading], None]) -> Plan:
     """The configuration that the arguments mean, and what is already known of the data."""
     what = request.what
@@ -120,34 +130,40 @@ def make_plan(request: Request, tell: Callable[[Reading], None]) -> Plan:
 def _read(request: Request) -> RunConfig:
     """A recipe or config file, with what the command line changes."""
     from clearhead.data.naming import read_settings
-    from clearhead.run.settings import find_recipe, recipes, resolve
+    from clearhead.run.settings import find_recipe, kind_of, recipes, resolve
 
     what = str(request.what)
     if what not in recipes() and not Path(what).is_file():
         raise MissingInputError(
             f"there is no recipe or config file '{what}', {did_you_mean(what, [*recipes(), *KINDS])}"
         )
+    tree = read_settings(find_recipe(what))
     place = [_assignment("out", str(request.out))] if request.out is not None else []
-    changes = [*place, *request.all_assignments]
-    return resolve(read_settings(find_recipe(what)), changes, f"{what} and the command line" if changes else what)
+    changes = [*place, *request.changes(kind_of(tree, what))]
+    return resolve(tree, changes, f"{what} and the command line" if changes else what)
 
 
 def _chosen(request: Request, tell: Callable[[Reading], None]) -> Plan:
     from clearhead.config import build
     from clearhead.run.choosing import choose_config
     from clearhead.run.settings import unset
-    from clearhead.run.tasks import TASKS
 
-    kind = KINDS[request.kind]
-    foreign = [name for name in request.files if name not in kind.flags]
-    if foreign:
-        raise UsageError(f"a {request.kind} is not trained on --{foreign[0].replace('_', '-')}: {kind.example}")
     if not request.files:
-        raise UsageError(f"say what to train on: {kind.example}, or the name of a recipe")
-    tree = TASKS[request.kind].given(request.files)
+        raise UsageError(f"say what to train on: {KINDS[request.kind].example}, or the name of a recipe")
+    tree = _given(request.kind, request.files)
     data = build(type(unset(request.kind).data), tree, "the command line")
     config, choices, found = choose_config(data, str(request.open_out), request.assignments, tell, request.kind)
     return Plan(config, found, choices)
+
+
+def _given(kind: str, files: Mapping[str, str]) -> Tree:
+    """What files on the command line are to a kind of model, as settings of its data."""
+    from clearhead.run.tasks import TASKS
+
+    foreign = [name for name in files if name not in KINDS[kind].flags]
+    if foreign:
+        raise UsageError(f"a {kind} is not trained on --{foreign[0].replace('_', '-')}: {KINDS[kind].example}")
+    return TASKS[kind].given(files) if files else {}
 
 
 def _assignment(key: str, value: str) -> str:

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from clearhead.cli import show
 from clearhead.cli.flags import Count, Device, Switch, Threads, use_threads
 from clearhead.cli.launching import launch
-from clearhead.cli.planning import Plan, Request, list_settings, make_plan, run_directory
+from clearhead.cli.planning import Plan, Request, changes_to, list_settings, make_plan, run_directory
 from clearhead.cli.stopping import Stop, stoppable
 from clearhead.errors import UsageError
 
@@ -195,10 +195,10 @@ def _resume(request: Request, device: str, stop: Stop) -> Iterator[Event]:
                 if team.leads:
                     run = run_directory(request)
                     is_named = request.what is not None and Path(request.what).is_dir()
-                    found = [str(run), is_named or (run / "config.toml").is_file()]
-            place, has_begun = team.tell(found)
+                    found = [str(run), is_named or (run / "config.toml").is_file(), changes_to(run, request)]
+            place, has_begun, changes = team.tell(found)
             if has_begun:
-                return training.resume(Path(place), request.all_assignments, stop=stop, team=team, progress=tell)
+                return training.resume(Path(place), changes, stop=stop, team=team, progress=tell)
             plan, events = _begin(team, request, stop, tell)
     plan.explain(request.what)
     return events

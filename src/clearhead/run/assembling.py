@@ -110,4 +110,5 @@ def _leaders_samples(model: Model, prepared: Prepared, team: Team, is_sharded: b
     if is_sharded:
         model = MODELS[kind](model.config)
         restore_model(model, tensors, Path())
+        model.to(team.device)
     return TASKS[kind].samples(model, prepared, str(team.device))

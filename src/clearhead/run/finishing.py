@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -59,7 +60,8 @@ def _choose_weights(assembled: Assembled) -> Iterator[Noted]:
     for name in names:
         _take_weights(assembled, candidates.get(name, []))
         measured[name] = assembled.loop.measure().loss if len(names) > 1 else 0.0
-    winner = min(measured, key=lambda name: measured[name])
+    # A loss that is not a number is never the lowest.
+    winner = min(measured, key=lambda name: measured[name] if math.isfinite(measured[name]) else math.inf)
     if len(names) > 1:
         yield Noted("; ".join(f"{name}: loss {loss:.4f}" for name, loss in measured.items()) + f"; kept {winner}")
     if winner != names[-1]:

@@ -6,14 +6,14 @@ A new kind of model has a subclass of `RunConfig` here, and one line in RUNS.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from pydantic import model_validator
 
-from clearhead.config import Record, Tree, build, override, to_toml
+from clearhead.config import Record, Tree, build, override, to_toml, to_value
 from clearhead.data.batches import BatchConfig
 from clearhead.data.documents import DocumentConfig
 from clearhead.data.labelled import LabelledConfig
@@ -94,6 +94,12 @@ class BertRun(RunConfig):
             )
         return self
 
+    @model_validator(mode="after")
+    def _is_read_once(self) -> BertRun:
+        if self.train.agreement:
+            raise ValueError("a BERT reads each batch once, so nothing can agree: leave out train.agreement")
+        return self
+
 
 class GptRun(RunConfig):
     """Everything that makes the run of a language model what it is."""
@@ -137,13 +143,18 @@ DEFAULT_KIND = "translator"
 """What a config that names no kind of model means."""
 
 
-def build_config(tree: Tree, where: str) -> RunConfig:
-    """Check a tree against the settings of the kind of model that it names."""
+def kind_of(tree: Tree, where: str) -> str:
+    """The kind of model that a tree of settings is for."""
     model = tree.get("model", {})
     kind = model.get("kind", DEFAULT_KIND) if isinstance(model, dict) else DEFAULT_KIND
     if kind not in RUNS:
         raise ConfigError(f"{where}: 'model.kind' = {kind!r}: unknown model, {did_you_mean(str(kind), RUNS)}")
-    return build(RUNS[kind], tree, where)
+    return str(kind)
+
+
+def build_config(tree: Tree, where: str) -> RunConfig:
+    """Check a tree against the settings of the kind of model that it names."""
+    return build(RUNS[kind_of(tree, where)], tree, where)
 
 
 CONFIGS = ("config.toml", "training_config.toml", "model/training_config.toml")
@@ -203,6 +214,68 @@ def settings_for(directory: Path, config: RunConfig) -> str:
     if isinstance(data, NamedFiles):
         data = data.model_copy(update={"base": data.seen_from(directory)})
     return to_toml(config.model_copy(update={"data": data}))
+
+
+LASTING = ("init", "data", "tokenizer", "batches", "model", "train.seed", "train.accumulate", "train.optimizer")
+"""What stays as it was for as long as a run goes on: what its weights compute, what is trained on and what is held out,
+what a step is, and what the optimizer remembers."""
+FREE = (
+    "data.base", "data.workers", "data.drop_tokens", "data.split_pieces", "data.distort",
+    "data.test", "data.test_source", "data.test_target", "data.test_tsv", "data.test_text", "data.test_pictures",
+    "data.test_picture_labels",
+    "model.dropout", "model.attention_dropout", "model.kernel", "model.reduce.temperature", "model.reduce.weight",
+    "model.mean", "model.spread",
+)  # fmt: skip
+"""What of that may change all the same: how hard training is made, where things are, how they are computed, the final
+test, and the mean and spread of pictures, which another machine may work out to another last digit."""
+
+
+def check_lasting(run: Path, begun: RunConfig, now: RunConfig) -> None:
+    """Refuse to go on with a run by settings that would make another one of it."""
+    old, new = (dict(_leaves(config.model_dump())) for config in (begun, now))
+    for key in dict.fromkeys([*old, *new]):
+        before, after = old.get(key), new.get(key)
+        if before != after and _lasts(key) and not _is_one_file(begun.data, before, now.data, after):
+            raise ConfigError(
+                f"{run} began {_said(key, before)} and cannot go on {_said(key, after)}: leave that as it was, or "
+                f"start a new run, with init = {to_value(str(run))} if its weights are wanted"
+            )
+
+
+def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    """All settings of a tree by their full names; in a list, names are numbers from 0."""
+    if isinstance(value, (dict, list)):
+        for name, entry in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(entry, f"{key}.{name}" if key else str(name))
+    else:
+        yield key, value
+
+
+def _lasts(key: str) -> bool:
+    lasts, is_free = (any(f"{key}.".startswith(f"{name}.") for name in names) for names in (LASTING, FREE))
+    return lasts and not is_free
+
+
+def _is_one_file(begun: Record, before: Any, now: Record, after: Any) -> bool:
+    """Whether two names mean the same file of data, or may: where the first is gone, it is taken to have moved."""
+    if not isinstance(begun, NamedFiles) or not isinstance(now, NamedFiles) or begun.dataset is not None:
+        return False
+    if before not in begun.files or after not in now.files:
+        return False
+    there = _place(begun, before)
+    return there is None or there == _place(now, after)
+
+
+def _place(data: NamedFiles, name: str) -> Path | None:
+    """Where a file is, if it is there."""
+    try:
+        return data.path(name).resolve(strict=True)
+    except (MissingInputError, OSError):
+        return None
+
+
+def _said(key: str, value: Any) -> str:
+    return f"without {key}" if value is None else f"with {key} = {to_value(value)}"
 
 
 def from_environment(environment: Mapping[str, str]) -> list[str]:

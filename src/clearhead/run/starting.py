@@ -44,7 +44,7 @@ def take_weights(model: Model, start: StoredModel) -> str:
 
     All that reads the input must be there, its embedding and its first stack: with these wrong, nothing is gained.
     """
-    ours, theirs = named_tensors(model), named_tensors(start.model)
+    ours, theirs = named_tensors(model), _offered(model, start)
     fitting = [name for name in ours if name in theirs and theirs[name].shape == ours[name].shape]
     # What makes tokens fewer may be new: it is learnt on top of what was learnt without it.
     needed = [name for name in ours if name.startswith(_readers(model)) and ".reduction." not in name]
@@ -59,6 +59,14 @@ def take_weights(model: Model, start: StoredModel) -> str:
     more = ", …" if len(new) > SHOWN else ""
     rest = f"; new: {', '.join(new[:SHOWN])}{more}" if new else ""
     return f"started from {start.path}, a {start.kind}: {len(fitting)} of {len(ours)} tensors taken{rest}"
+
+
+def _offered(model: Model, start: StoredModel) -> dict[str, Tensor]:
+    """What may be taken: where somebody has said at which threshold to begin, not the thresholds that were learnt."""
+    reduce = getattr(model.config, "reduce", None)
+    is_said = reduce is not None and reduce.threshold is not None
+    tensors = named_tensors(start.model)
+    return {name: x for name, x in tensors.items() if not (is_said and name.endswith(".reduction.threshold"))}
 
 
 def _readers(model: Model) -> tuple[str, ...]:

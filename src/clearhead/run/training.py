@@ -6,13 +6,14 @@ from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
-from clearhead.checkpoint import all_steps, describe_model, seal_description, verify_description
+from clearhead.checkpoint import all_steps, describe_model, described_model, seal_description, verify_description
+from clearhead.data.naming import read_settings
 from clearhead.errors import MissingInputError, WouldOverwriteError
 from clearhead.models import MODELS
 from clearhead.run.assembling import Assembled, assemble
 from clearhead.run.devices import pick_device
 from clearhead.run.finishing import finish
-from clearhead.run.settings import RunConfig, read_config, settings_for
+from clearhead.run.settings import RunConfig, build_config, check_lasting, read_config, settings_for
 from clearhead.run.starting import read_start
 from clearhead.run.tasks import TASKS
 from clearhead.run.together import BEGUN, agree_on, continues, examine_together, join, prepare_together
@@ -97,7 +98,17 @@ def resume(
 def _stored_config(run: Path, assignments: list[str]) -> RunConfig:
     if not (run / "config.toml").is_file():
         raise MissingInputError(f"{run} is not a run directory: it has no config.toml to go on from")
-    return read_config(run / "config.toml", assignments).model_copy(update={"out": str(run)})
+    config = read_config(run / "config.toml", assignments).model_copy(update={"out": str(run)})
+    if all_steps(run / "checkpoints"):
+        verify_description(run)
+        check_lasting(run, _begun_with(run), config)
+    return config
+
+
+def _begun_with(run: Path) -> RunConfig:
+    """The settings that a run began with; of its model, those that its weights were made for."""
+    stored = run / "config.toml"
+    return build_config(read_settings(stored), str(stored)).model_copy(update={"model": described_model(run)})
 
 
 def _is_worth_keeping(path: Path) -> bool:
@@ -154,11 +165,14 @@ def _go_on(
     tokenizers = None
     with team.agreement():
         if team.leads:
-            verify_description(run)
             tokenizers = TokenizerPair.load(run) if MODELS[config.model.kind].reads_text else None
     prepared = yield from prepare_together(team, config, examined, tokenizers)
     del examined
     assembled = assemble(config, prepared, team, stop)
+    with team.agreement():
+        if team.leads:
+            # Again, with what was filled in from the data, which may be others by now.
+            check_lasting(run, _begun_with(run), assembled.config)
     state, notes = assembled.checkpoints.restore()
     with team.agreement():
         if team.leads:

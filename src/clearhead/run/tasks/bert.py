@@ -51,7 +51,7 @@ class BertTask(Task[BertRun, Gathered, Bert]):
         return gather(documents, validation, config.data, config.train.seed, progress=progress)
 
     def choose(self, config: BertRun, found: Gathered, memory: int) -> list[Choice]:
-        return choose_masked_sizes(found.survey.lengths[found.survey.kept], memory)
+        return choose_masked_sizes(found.survey.lengths[found.survey.kept], memory, config.data.asked)
 
     def prepare(
         self, config: BertRun, found: Gathered, tokenizers: TokenizerPair | None = None

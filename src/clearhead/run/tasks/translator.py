@@ -28,7 +28,9 @@ class TranslatorTask(Task[TranslatorRun, Examined, Translator]):
     terms = Terms("tok", ("source", "reference", "hypothesis"))
 
     def given(self, files: Mapping[str, str]) -> Tree:
-        return {"kind": "tsv" if "tsv" in files else "files", **files}
+        # Files to validate on leave it open what is trained on.
+        kind = {"kind": "tsv" if "tsv" in files else "files"} if files.keys() & {"tsv", "source", "target"} else {}
+        return {**kind, **files}
 
     def examine(self, config: TranslatorRun, progress: Progress | None = None) -> Examined:
         return examine(config, progress)

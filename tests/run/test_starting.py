@@ -1,0 +1,44 @@
+"""Weights of another model to start from: what is taken, and what somebody has said otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from clearhead.checkpoint import StoredModel, named_tensors
+from clearhead.models.classifier import Classifier, ClassifierConfig
+from clearhead.models.reduction import ReduceConfig
+from clearhead.run.starting import take_weights
+
+
+def classifier(kind: str, threshold: float | None) -> Classifier:
+    reduce = ReduceConfig(kind=kind, threshold=threshold)
+    sizes: dict[str, Any] = {
+        "dim": 8,
+        "ff_dim": 8,
+        "num_heads": 2,
+        "num_layers": 2,
+        "vocab_size": 9,
+        "labels": ["a", "b"],
+    }
+    return Classifier(ClassifierConfig(reduce=reduce, **sizes))
+
+
+def thresholds(model: Classifier) -> list[float]:
+    return [tensor.item() for name, tensor in named_tensors(model).items() if name.endswith(".reduction.threshold")]
+
+
+@pytest.mark.parametrize("kind", ["prune", "prune_hard"])
+@pytest.mark.parametrize(("said", "found"), [(None, [0.25, 0.5]), (0.8, [0.4, 0.8]), (0.0, [0.0, 0.0])])
+def test_thresholds_are_those_that_were_learnt_unless_somebody_has_said_where_to_begin(
+    kind: str, said: float | None, found: list[float]
+) -> None:
+    start, model = classifier("prune", 0.5), classifier(kind, said)
+    note = take_weights(model, StoredModel(start, None, None, Path("runs/soft")))
+    assert thresholds(model) == pytest.approx(found)
+    assert ("new: encoder.blocks.0.reduction.threshold" in note) == (said is not None)
+    ours, theirs = named_tensors(model), named_tensors(start)
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours if not name.endswith(".threshold"))
