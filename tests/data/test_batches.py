@@ -222,6 +222,7 @@ def test_a_stream_runs_through_epoch_after_epoch() -> None:
         assert sorted(np.concatenate([batch.indices for _, batch in taken])) == list(range(50))
         assert [cursor for cursor, _ in taken[:-1]] == [Cursor(epoch, batch) for batch in range(1, size)]
         assert taken[-1][0] == Cursor(epoch + 1, 0)
+        assert {cursor.epochs_begun for cursor, _ in taken} == {epoch + 1}
 
 
 def test_the_end_of_an_epoch_is_the_start_of_the_next() -> None:

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from clearhead.data import columns, corpus
 from clearhead.data.corpus import Pair, TokenisedPairs, cache_key, cache_root, open_or_tokenise, tokenise
+from clearhead.data.examples import where
 from clearhead.errors import ClearheadError, DataError, MissingInputError, StorageError
 from clearhead.text import TOKENIZERS, TokenizerConfig, TokenizerPair
 
@@ -118,6 +119,18 @@ def test_progress_hears_how_many_pairs_were_read(tmp_path: Path, monkeypatch: py
     assert heard == [2, 4, 5]
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_copies_right_after_a_pair_are_not_counted_as_read(
+    workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(corpus, "CHUNK", 2)
+    pairs = [(1, "a", "b"), (1, "A", "b"), (1, "a.", "b"), (3, "x" * 200, ""), (3, "y" * 200, ""), (4, "c", "d")]
+    heard: list[int] = []
+    stored = tokenise(pairs, BYTES, tmp_path / "corpus", max_len=100, workers=workers, progress=heard.append)
+    assert heard == [1, 2, 3]
+    assert stored.line_numbers.tolist() == [1, 1, 1, 4]
+
+
 def test_tokenising_holds_a_chunk_not_the_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus, "CHUNK", 100)
     peaks = []
@@ -140,6 +153,11 @@ def test_a_subset_is_a_view_in_the_order_asked_for(stored: Path) -> None:
     assert some.source_lengths.tolist() == [4, 24]
     assert np.shares_memory(some.source(1), pairs.source(1))
     assert as_lists(some.subset(np.array([1]))) == [as_lists(pairs)[1]]
+
+
+def test_a_pair_knows_its_number_in_the_users_data(stored: Path) -> None:
+    pairs = TokenisedPairs.open(stored).subset(np.array([2, 0]))
+    assert [where(pairs, row) for row in range(2)] == [f"pair {PAIRS[2][0]}", f"pair {PAIRS[0][0]}"]
 
 
 def test_a_lone_surrogate_is_reported_with_its_line(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from clearhead.data.documents import (
     open_documents,
     packed,
 )
-from clearhead.data.examples import Draw
+from clearhead.data.examples import Draw, where
 from clearhead.data.spans import Spans
 from clearhead.data.texts import survey
 from clearhead.data.tokenised import TokenisedTexts, tokenising_texts
@@ -122,6 +122,15 @@ def test_packing_puts_several_texts_into_a_row_and_numbers_them(texts: Tokenised
     batch = together.batch(np.array([row]), None)
     assert batch.is_packed and len(set(batch.texts[batch.texts >= 0].tolist())) == len(batch.firsts) > 1
     assert not plain.batch(np.arange(3), None).is_packed
+
+
+@pytest.mark.parametrize("pack", [False, True])
+def test_a_row_knows_the_documents_it_is_of(texts: TokenisedTexts, tokenizer: Tokenizer, pack: bool) -> None:
+    found = examples(texts, pack=pack)
+    for row in range(len(found)):
+        letters = dict.fromkeys(tokenizer.decode(found.spans.whole(span).ids)[0] for span in found.rows[row])
+        named = " and ".join(f"document {LETTERS.index(letter) + 1}" for letter in letters)
+        assert where(found, row) == named
 
 
 def test_masks_depend_on_the_span_and_the_draw_alone(texts: TokenisedTexts) -> None:

@@ -10,7 +10,7 @@ import pytest
 from clearhead.data.batches import BatchConfig, Batches, fixed_parts
 from clearhead.data.corpus import driven
 from clearhead.data.cutting import long_texts
-from clearhead.data.examples import Draw
+from clearhead.data.examples import Draw, where
 from clearhead.data.labelled import LabelledTexts
 from clearhead.data.tokenised import TokenisedTexts, tokenising_texts
 from clearhead.text import BOS_ID, EOS_ID, PAD_ID, Tokenizer, TokenizerConfig
@@ -41,6 +41,11 @@ def test_a_row_is_a_text_between_its_marks(texts: TokenisedTexts, tokenizer: Tok
     assert batch.lengths.tolist() == [5, 3]
     assert batch.labels.tolist() == [2, 0] and batch.num_answers == 2
     assert batch.owners is None and not batch.is_full and batch.indices.tolist() == [2, 0]
+
+
+def test_a_text_knows_its_number_in_the_users_data(texts: TokenisedTexts) -> None:
+    found = examples(texts.subset(np.array([7, 2])))
+    assert [where(found, row) for row in range(2)] == ["text 8", "text 3"]
 
 
 def test_what_is_planned_is_what_is_read(texts: TokenisedTexts) -> None:

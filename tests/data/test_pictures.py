@@ -12,7 +12,7 @@ from tests.data.made_up_pictures import stripes, write_folder, write_idx
 
 from clearhead.config import build
 from clearhead.data.distortion import Distort
-from clearhead.data.examples import Draw
+from clearhead.data.examples import Draw, where
 from clearhead.data.picture_files import Folder, IdxFiles
 from clearhead.data.picture_reading import Form, read_picture
 from clearhead.data.pictures import (
@@ -304,6 +304,7 @@ def test_examples_are_the_pictures_of_their_rows(idx: Path) -> None:
     assert len(examples) == 4
     assert examples.lengths.tolist() == [17] * 4 and examples.answers.tolist() == [1] * 4
     assert examples.sort_keys == ()
+    assert [where(examples, row) for row in range(4)] == ["picture 8", "picture 4", "picture 12", "picture 1"]
     batch = examples.batch(np.array([2, 0]), None)
     assert batch.indices.tolist() == [11, 7] and batch.num_answers == 2
     assert np.array_equal(batch.pictures, found.pixels[[11, 7]])

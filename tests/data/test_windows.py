@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from clearhead.config import build
 from clearhead.data.batches import BatchConfig, Batches, fixed_parts
 from clearhead.data.corpus import driven
-from clearhead.data.examples import Draw
+from clearhead.data.examples import Draw, where
 from clearhead.data.windows import (
     WINDOWINGS,
     Random,
@@ -180,6 +180,7 @@ def test_what_is_promised_of_examples_is_kept(kind: str, draw: Draw | None) -> N
     assert batch.num_answers == int(windows.answers.sum())
     assert (windows.lengths >= windows.answers).all()
     assert windows.sort_keys == ()
+    assert where(windows, 2) == "example 3"
 
 
 def test_padding_is_on_the_right_and_nowhere_else() -> None:

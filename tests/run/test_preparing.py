@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from clearhead.data.corpus import cache_root
 from clearhead.data.examples import Draw
 from clearhead.errors import ConfigError, DataError, StorageError
 from clearhead.run.preparing import Prepared, examine, examine_data, open_prepared, prepare
@@ -152,6 +153,18 @@ def test_a_cache_that_cannot_be_written_is_an_error_of_the_disk(
         prepared_from(configure())
 
 
+def test_a_damaged_list_of_rows_is_written_anew(configure: Configure) -> None:
+    config = configure(hold_out=7)
+    prepared, _ = prepared_from(config)
+    ticket = prepared.ticket()
+    (cache_root() / ticket[2] / "training.bin").write_bytes(b"rubbish")
+    with pytest.raises(StorageError, match="is damaged"):
+        open_prepared(config, prepared.tokenizers, ticket)
+    assert prepared.ticket() == ticket
+    again = open_prepared(config, prepared.tokenizers, ticket)
+    assert again.training.line_numbers.tolist() == prepared.training.line_numbers.tolist()
+
+
 def joined(tmp_path: Path, **data: Any) -> RunConfig:
     """200 German and 200 Chinese pairs with the same English sides, the Chinese ones twice a pass."""
     for name, word in (("de", "satz"), ("zh", "句子")):
@@ -264,6 +277,17 @@ def test_how_far_checking_and_tokenising_have_come_is_told(configure: Configure)
     assert [reading.seconds_left is not None for reading in readings] == [True] * 3
     assert readings[-1].seconds_left == 0.0
     assert any(isinstance(event, Noted) and "tokenised 50 pairs in 0:00:0" in event.message for event in events)
+
+
+@pytest.mark.usefixtures("talkative")
+def test_altered_copies_are_not_counted_as_pairs(tmp_path: Path) -> None:
+    config = joined(tmp_path, augment={"bare": 1.0, "lower": 1.0})
+    events = list(prepare(config, examine(config)))
+    readings = [event for event in events if isinstance(event, Reading)]
+    assert readings[0].pairs < 20 and readings[-1].pairs == 400
+    assert {reading.total_pairs for reading in readings} == {400}
+    assert all(reading.seconds_left is not None and reading.seconds_left >= 0 for reading in readings)
+    assert any(isinstance(event, Noted) and "tokenised 400 pairs in" in event.message for event in events)
 
 
 def test_work_that_is_done_at_once_is_not_told(configure: Configure) -> None:

@@ -6,15 +6,19 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.run.assembling import assembled
 
 from clearhead import tiles
 from clearhead.checkpoint import model_tensors
+from clearhead.data.batches import BatchConfig, Batches
 from clearhead.errors import DivergedError
+from clearhead.run.assembling import Assembled
 from clearhead.run.settings import RunConfig
 from clearhead.run.training import train
+from clearhead.training.estimate import seconds_per_step
 from clearhead.training.events import Finished, Progress, Saved, Started, Validated
 from clearhead.training.loop import TrainingState
 from clearhead.training.optimizers import OPTIMIZERS
@@ -137,6 +141,46 @@ def test_a_gradient_that_is_not_finite_names_its_parameter(tiny: Configure) -> N
     run.model.encoder.blocks[0].attention.value.weight.register_hook(lambda grad: grad * float("inf"))
     with pytest.raises(DivergedError, match=r"gradient of encoder\.blocks\.0\.attention\.value\.weight is not finite"):
         run.loop.step(run.loop.shares(), 1, 8)
+
+
+def test_a_gradient_too_large_to_be_measured_is_told_as_such(tiny: Configure) -> None:
+    """Each of its numbers is finite, and the sum of their squares is not."""
+    run = assembled(tiny())
+    run.model.encoder.blocks[0].attention.value.weight.register_hook(lambda grad: torch.full_like(grad, 1e20))
+    with pytest.raises(DivergedError, match=r"step 1: the gradient is too large to be measured .*lower train\.lr"):
+        run.loop.step(run.loop.shares(), 1, 8)
+
+
+def broken(run: Assembled) -> Assembled:
+    with torch.no_grad():
+        run.model.decoder.blocks[0].feedforward.outer.bias[0] = float("nan")
+    return run
+
+
+def test_what_diverged_is_found_in_the_users_data(tiny: Configure) -> None:
+    run = broken(assembled(tiny()))
+    pairs = run.prepared.training.subset(np.arange(10, 40))
+    run.loop.batches = Batches(pairs, BatchConfig(batch_size=30), seed=1)
+    rows = next(run.loop.shares()).examples
+    named = ", ".join(f"pair {pairs.line_numbers[row]}" for row in rows)
+    with pytest.raises(DivergedError) as error:
+        run.loop.step(run.loop.shares(), 1, 8)
+    assert f"the loss is nan ({named}, … of the data); " in str(error.value)
+    assert min(pairs.line_numbers) == 11
+
+
+def test_only_a_run_that_has_begun_can_be_resumed(tiny: Configure) -> None:
+    run = broken(assembled(tiny()))
+    with pytest.raises(DivergedError, match=r"train\.precision = 'fp32', then go on with --resume$"):
+        list(run.loop.run(TrainingState()))
+    with pytest.raises(DivergedError, match=r"train\.precision = 'fp32'$"):
+        seconds_per_step(run.loop)
+
+
+def test_the_last_step_of_an_epoch_belongs_to_it(tiny: Configure) -> None:
+    run = assembled(tiny(train__steps=1000, train__epochs=1.0, train__validate_every=1000))
+    epochs = [event.epoch for event in run.loop.run(TrainingState()) if isinstance(event, Progress)]
+    assert epochs == [1] * run.loop.batches.num_batches(0)
 
 
 @pytest.mark.usefixtures("unchecked")

@@ -140,6 +140,25 @@ def test_without_gradients_nothing_is_computed_for_them(output: OutputLayer) -> 
 
 
 @pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("biased", [False, True])
+def test_without_gradients_too_the_logits_of_a_few_rows_exist_at_once(name: str, biased: bool) -> None:
+    torch.manual_seed(0)
+    output = OutputLayer(6, 11, biased=biased)
+    for parameter in output.parameters():
+        nn.init.normal_(parameter)
+    hidden, labels = some(10)
+    rows: list[int] = []
+    with torch.no_grad():
+        whole = LOSSES[name](0.1, PAD, rows_at_once=None)(hidden, labels, output)
+        output.register_forward_hook(lambda layer, given, logits: rows.append(len(logits)))
+        chunked = LOSSES[name](0.1, PAD, rows_at_once=4)(hidden, labels, output)
+    assert rows == [4, 4, 2]
+    torch.testing.assert_close(chunked.total, whole.total)
+    torch.testing.assert_close(chunked.nll, whole.nll)
+    assert chunked.tokens == whole.tokens == 10
+
+
+@pytest.mark.parametrize("name", LOSSES)
 def test_far_apart_logits_lose_nothing_in_chunks(output: OutputLayer, name: str) -> None:
     hidden, labels = some()
     extreme = (hidden.detach() * 300).requires_grad_()

@@ -102,7 +102,7 @@ class Share(NamedTuple):
     parts: tuple[Part, ...]
     """As many as every other process has."""
     examples: tuple[int, ...]
-    """A few of the examples of the whole step, to be named when something goes wrong."""
+    """A few of the examples of the whole step, by number, to be named when something goes wrong."""
 
 
 def fixed_parts(examples: Examples, config: BatchConfig, rank: int = 0, size: int = 1) -> Iterator[Part]:
@@ -153,6 +153,11 @@ class Cursor:
 
     epoch: int = 0
     batch: int = 0
+
+    @property
+    def epochs_begun(self) -> int:
+        """How many epochs something was taken from; where one has ended, the next has not begun."""
+        return self.epoch + (self.batch > 0)
 
 
 START = Cursor()

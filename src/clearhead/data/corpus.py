@@ -10,7 +10,8 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Generator, Iterable
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
@@ -150,6 +151,10 @@ class TokenisedPairs:
         """The tokens of both sides."""
         return self.source_lengths + self.target_lengths + np.int32(2)
 
+    def where(self, row: int) -> str:
+        """The pair that a row is, or is an altered copy of."""
+        return f"pair {self.line_numbers[row]:,}"
+
     def batch(self, rows: Integers, draw: Draw | None = None) -> PairBatch:
         """Pad some pairs to the longest of them; source sentences may be split as the draw will have it."""
         sources = [self.source(index) for index in rows]
@@ -255,9 +260,9 @@ def tokenise(
     """Encode (line number, source, target) triples, a chunk at a time, into a folder that appears only when whole.
 
     A pair is dropped, and counted, if a side with its `</s>` is longer than `max_len`, the longest a model takes.
-    `progress` hears how many pairs have been read. Any number of `workers`, which are processes, writes the same bytes.
-    A whole corpus that is already in `directory` is kept and opened: folders are named after their content, and another
-    process may have been faster.
+    `progress` hears how many pairs have been read: one and its altered copies, which follow it under the same number,
+    are one. Any number of `workers`, which are processes, writes the same bytes. A whole corpus that is already in
+    `directory` is kept and opened: folders are named after their content, and another process may have been faster.
     """
     return driven(tokenising(pairs, tokenizers, directory, max_len=max_len, workers=workers), progress)
 
@@ -266,10 +271,11 @@ def tokenising(
     pairs: Iterable[Pair], tokenizers: TokenizerPair, directory: Path, *, max_len: int, workers: int = 1
 ) -> Generator[int, None, TokenisedPairs]:
     """`tokenise` as it goes: how many pairs have been read is yielded, the corpus is returned."""
-    read = dropped = 0
+    rows = dropped = 0
+    passing = _Passing(pairs)
     with (
         ColumnWriter(directory, _dtypes(tokenizers)) as writer,
-        contextlib.closing(encoded(pairs, tokenizers, max_len, workers, CHUNK)) as chunks,
+        contextlib.closing(encoded(passing, tokenizers, max_len, workers, CHUNK)) as chunks,
     ):
         sides = SideWriter(writer, "source_"), SideWriter(writer, "target_")
         for chunk in chunks:
@@ -277,10 +283,34 @@ def tokenising(
             sides[1].append(chunk.target_ids, chunk.target_lengths)
             writer.append("line_numbers", chunk.line_numbers)
             dropped += chunk.dropped
-            read += chunk.dropped + len(chunk.line_numbers) // np.dtype("<i8").itemsize
-            yield read
+            rows += chunk.dropped + len(chunk.line_numbers) // np.dtype("<i8").itemsize
+            yield passing.num_pairs(rows)
         writer.finish({"dropped_too_long": dropped})
     return TokenisedPairs.open(directory)
+
+
+class _Passing:
+    """Pairs on their way to be encoded, and which of them were copies, until those are done."""
+
+    def __init__(self, pairs: Iterable[Pair]) -> None:
+        self._pairs = pairs
+        self._copies: deque[int] = deque()
+        self._done = 0
+
+    def __iter__(self) -> Iterator[Pair]:
+        before = None
+        for row, pair in enumerate(self._pairs):
+            if pair[0] == before:
+                self._copies.append(row)
+            before = pair[0]
+            yield pair
+
+    def num_pairs(self, rows: int) -> int:
+        """How many of the first so many are no copies; the next time it must be as many or more."""
+        while self._copies and self._copies[0] < rows:
+            self._copies.popleft()
+            self._done += 1
+        return rows - self._done
 
 
 def driven(steps: Generator[int, None, Result], progress: Progress | None) -> Result:

@@ -18,7 +18,7 @@ from pydantic import Field
 from clearhead.config import one_of
 from clearhead.data.chance import bits, shares
 from clearhead.data.examples import Draw, Integers
-from clearhead.data.masking import Masked, masked, num_asked
+from clearhead.data.masking import ASKED, Masked, masked, num_asked
 from clearhead.data.naming import NamedFiles
 from clearhead.data.number_split import Split
 from clearhead.data.sentences import sentences
@@ -60,7 +60,7 @@ class DocumentConfig(NamedFiles):
     drop_duplicates: bool = True
     """Leave out documents that came before."""
 
-    asked: float = Field(default=0.15, gt=0, lt=1)
+    asked: float = Field(default=ASKED, gt=0, lt=1)
     """Share of tokens that are asked for: of these 80 % are hidden, 10 % replaced, 10 % shown as they are."""
 
     whole_words: bool = False
@@ -163,6 +163,11 @@ class MaskedDocuments:
     @property
     def work(self) -> NDArray[np.int64]:
         return self._lengths
+
+    def where(self, row: int) -> str:
+        """The documents that its spans are of."""
+        documents = dict.fromkeys(self.spans.document(int(span)) for span in self.rows[row])
+        return " and ".join(f"document {number + 1:,}" for number in documents)
 
     def batch(self, rows: Integers, draw: Draw | None) -> MaskedBatch:
         """Draw what is hidden and what follows, and pad; without a draw it is always the same."""

@@ -1,11 +1,12 @@
 """What batches are planned from and made of: the two faces that every kind of data shows, and what chance follows from.
 
-A new kind of data is one class with the members of `Examples`; planning, dealing out and resuming come with it.
+A new kind of data is one class with the members of `Examples`; planning, dealing out and resuming come with it. If it
+can tell where in the user's data an example came from, it has a `where` as well.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,3 +52,16 @@ class Examples(Protocol):
 
     def batch(self, rows: Integers, draw: Draw | None) -> Batch:
         """Some of them as a batch; without a draw, for validation, nothing is left to chance and all is as ever."""
+
+
+@runtime_checkable
+class Traceable(Protocol):
+    """Examples that know where they came from."""
+
+    def where(self, row: int) -> str:
+        """The place of an example in the user's data, for messages."""
+
+
+def where(examples: Examples, row: int) -> str:
+    """The place of an example, for messages; its number, from 1, where nothing else is known."""
+    return examples.where(row) if isinstance(examples, Traceable) else f"example {row + 1:,}"

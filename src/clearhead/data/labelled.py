@@ -183,6 +183,10 @@ class LabelledTexts:
         """How many texts have more tokens than there is room for."""
         return int(np.count_nonzero(self.texts.lengths > self.long_texts.room))
 
+    def where(self, row: int) -> str:
+        """Which of the texts it is."""
+        return f"text {self.texts.numbers[row] + 1:,}"
+
     def ids(self, index: int) -> Integers:
         """The tokens of a whole text."""
         return self.texts.sentences.sentence(index)

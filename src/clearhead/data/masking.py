@@ -14,6 +14,8 @@ from clearhead.data.chance import shares
 from clearhead.data.examples import Integers
 from clearhead.text import SPECIALS
 
+ASKED = 0.15
+"""The share of tokens that are asked for, unless the user says otherwise."""
 HIDDEN, REPLACED = 0.8, 0.1
 
 

@@ -254,6 +254,10 @@ class PictureExamples:
     def work(self) -> NDArray[np.int64]:
         return np.ones(len(self), dtype=np.int64)
 
+    def where(self, row: int) -> str:
+        """Which of the pictures it is."""
+        return f"picture {self.rows[row] + 1:,}"
+
     def batch(self, rows: Integers, draw: Draw | None) -> PictureBatch:
         """Pictures, distorted as the draw will have it; without one, as they are."""
         numbers = self.rows[rows]

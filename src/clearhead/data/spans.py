@@ -46,6 +46,10 @@ class Spans:
         """Which spans have two sentences or more."""
         return np.diff(self._bounds) > 1
 
+    def document(self, number: int) -> int:
+        """The document that a span is of."""
+        return int(self._documents[self._bounds[number]])
+
     def whole(self, number: int) -> Segment:
         """All tokens of a span."""
         return self._segment(int(self._bounds[number]), int(self._bounds[number + 1]))
@@ -65,7 +69,7 @@ class Spans:
         """The end of a span of another document, not longer and hardly shorter; None if none is found."""
         low, high = np.searchsorted(self._end_lengths, (length - length // 2, length + 1))
         low = max(low, high - NEAREST)
-        document = self._documents[self._bounds[number]]
+        document = self.document(number)
         for draw in chance if high > low else ():
             sentence = int(self._ends[low + int(draw * (high - low))])
             if self._documents[sentence] != document:

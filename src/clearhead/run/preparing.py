@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +20,7 @@ from clearhead.data.doctor import Checkup, check, hold_out, hold_out_test, kept_
 from clearhead.data.examples import Integers
 from clearhead.data.sources import DataConfig, PairSource, open_source
 from clearhead.data.splitting import Splitting
-from clearhead.errors import ConfigError, DataError
+from clearhead.errors import ConfigError, DataError, MissingInputError, StorageError
 from clearhead.run.settings import TranslatorRun
 from clearhead.run.task import Prepared, Ticket
 from clearhead.text.tokenizer import TokenizerPair
@@ -101,15 +102,18 @@ class Names(NamedTuple):
 
 
 def stored_rows(corpus: str, validation: str, rows: tuple[Integers, Integers]) -> Names:
-    """Put the rows into the cache if they are not there yet."""
+    """Put the rows into the cache if they are not there yet, or are damaged."""
     sums = (blake2b(part.tobytes(), digest_size=16).hexdigest() for part in rows)
     key = cache_key("rows", corpus, *sums)
-    if not (cache_root() / key).is_dir():
-        with ColumnWriter(cache_root() / key, {"training": "int64", "validation": "int64"}) as writer:
-            writer.append("training", rows[0].astype(np.int64).data)
-            writer.append("validation", rows[1].astype(np.int64).data)
-            writer.finish({})
-    return Names(corpus, validation, key)
+    names = Names(corpus, validation, key)
+    with contextlib.suppress(MissingInputError, StorageError):
+        read_columns(cache_root() / key)
+        return names
+    with ColumnWriter(cache_root() / key, {"training": "int64", "validation": "int64"}) as writer:
+        writer.append("training", rows[0].astype(np.int64).data)
+        writer.append("validation", rows[1].astype(np.int64).data)
+        writer.finish({})
+    return names
 
 
 def open_prepared(config: TranslatorRun, tokenizers: TokenizerPair, ticket: Ticket) -> Prepared:

@@ -52,10 +52,11 @@ def memory(loop: Loop, parameters: int) -> int:
     """Bytes that a training step takes, about."""
     blocks = [module for module in loop.model.modules() if isinstance(module, Block)]
     outputs = [module for module in loop.model.modules() if isinstance(module, OutputLayer)]
-    batches = loop.batches.config
-    tokens = batches.max_tokens
-    if batches.batch_size is not None:
-        tokens = batches.batch_size * int(loop.batches.examples.lengths.max())
+    batches, examples = loop.batches.config, loop.batches.examples
+    lengths = examples.lengths
+    tokens = batches.max_tokens if batches.batch_size is None else batches.batch_size * int(lengths.max())
+    if loop.loss.agreement:  # Every row is computed twice.
+        tokens *= 2
     return training_memory(
         parameters,
         num_layers=len(blocks),
@@ -63,4 +64,5 @@ def memory(loop: Loop, parameters: int) -> int:
         ff_dim=max((block.feedforward.inner.out_features for block in blocks), default=0),
         vocab_size=max((len(output.weight) for output in outputs), default=0),
         max_tokens=tokens,
+        asked=float(examples.answers.sum() / lengths.sum()),
     )

@@ -15,6 +15,7 @@ from numpy.random import SeedSequence
 from torch import Tensor, nn
 
 from clearhead.data.batches import Batches, Cursor, Part, Share
+from clearhead.data.examples import where
 from clearhead.errors import DivergedError
 from clearhead.training.distributed import SOLO, Sharing, Team, whole
 from clearhead.training.events import TOKENS, Event, Finished, Progress, Sample, Saved, Started, Terms, Validated
@@ -118,7 +119,7 @@ class Loop:
                 reason = "early stop"
                 break
             step = state.step + 1
-            result = self.step(shares, step, total)
+            result = self._resumable_step(shares, step, total)
             window.append(result)
             now = time.perf_counter()
             state = replace(state, step=step, cursor=result.cursor, seconds=spent_before + now - began)
@@ -140,6 +141,12 @@ class Loop:
         if saved_step != state.step:
             yield self._save(state, None)
         yield Finished(state.step, reason, state.seconds, state.best_step, state.best_loss)
+
+    def _resumable_step(self, shares: Iterator[Share], step: int, total: int) -> StepResult:
+        try:
+            return self.step(shares, step, total)
+        except DivergedError as error:
+            raise DivergedError(f"{error}, then go on with --resume") from None
 
     def step(self, shares: Iterator[Share], step: int, total: int) -> StepResult:
         """Take one optimizer step over the next `accumulate` batches, together with the team."""
@@ -185,20 +192,24 @@ class Loop:
         norm = whole(nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))
         size = float(norm)
         if not math.isfinite(size):
-            where = next(
-                name
-                for name, p in self.model.named_parameters()
-                if p.grad is not None and not whole(p.grad).isfinite().all()
-            )
-            raise self._diverged(step, f"the gradient of {where} is not finite", examples)
+            raise self._diverged(step, self._what_is_not_finite(), examples)
         if self.config.clip:
             nn.utils.clip_grads_with_norm_(parameters, self.config.clip, norm)
         return size
 
+    def _what_is_not_finite(self) -> str:
+        for name, p in self.model.named_parameters():
+            if p.grad is not None and not whole(p.grad).isfinite().all():
+                return f"the gradient of {name} is not finite"
+        # Every number of it is finite, and the sum of their squares is not.
+        return "the gradient is too large to be measured"
+
     def _diverged(self, step: int, what: str, examples: Sequence[int]) -> DivergedError:
+        # A repeated example, or an altered copy of one, comes from the same place.
+        places = dict.fromkeys(where(self.batches.examples, row) for row in examples)
         return DivergedError(
-            f"step {step}: {what} (examples {', '.join(map(str, examples))}, … of the corpus); the weights were not "
-            "touched: lower train.lr, raise train.warmup, or use train.precision = 'fp32', then go on with --resume"
+            f"step {step}: {what} ({', '.join(places)}, … of the data); the weights were not touched: lower train.lr, "
+            "raise train.warmup, or use train.precision = 'fp32'"
         )
 
     @torch.no_grad()
@@ -241,7 +252,7 @@ class Loop:
         return Progress(
             step=state.step,
             total_steps=total,
-            epoch=state.cursor.epoch + 1,
+            epoch=state.cursor.epochs_begun,
             loss=sum(result.loss for result in window) / tokens,
             perplexity=self._perplexity(sum(result.nll for result in window) / tokens),
             lr=SCHEDULES[self.config.schedule](state.step, self._course(total)),

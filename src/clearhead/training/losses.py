@@ -67,8 +67,10 @@ class Loss(nn.Module, ABC):
         self, hidden: Float[Tensor, "tokens dim"], labels: Int[Tensor, "tokens"], output: OutputLayer
     ) -> LossSum:
         label = self.label(output.weight.shape[0])
+        if self.rows_at_once is not None and not torch.is_grad_enabled():
+            total, nll = measured(hidden, labels, output, label, self.pad_id, self.rows_at_once)
         # A bias is rare: it takes the plain way.
-        if self.rows_at_once is not None and torch.is_grad_enabled() and output.bias is None:
+        elif self.rows_at_once is not None and output.bias is None:
             total, nll = _ChunkedDivergence.apply(hidden, output.weight, labels, label, self.pad_id, self.rows_at_once)
         else:
             total, nll = divergence(output(hidden).float(), labels, label, self.pad_id)
@@ -142,6 +144,21 @@ def divergence(
 ) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
     """The summed loss and the summed negative log-likelihood, from logits that exist all at once: the plain way."""
     return _summed(_points(logits, labels, pad_id), logits.logsumexp(-1), label, logits.shape[1])
+
+
+def measured(
+    hidden: Float[Tensor, "tokens dim"],
+    labels: Int[Tensor, "tokens"],
+    output: OutputLayer,
+    label: SmoothLabel,
+    pad_id: int,
+    rows_at_once: int,
+) -> tuple[Float[Tensor, ""], Float[Tensor, ""]]:
+    """The same without gradients, a few rows at a time, so that validation needs no more memory than training."""
+    chunks = zip(hidden.split(rows_at_once), labels.split(rows_at_once), strict=True)
+    sums = [divergence(output(rows).float(), right, label, pad_id) for rows, right in chunks]
+    total, nll = (torch.stack(parts).sum() for parts in zip(*sums, strict=True))
+    return total, nll
 
 
 def _points(logits: Float[Tensor, "tokens vocab"], labels: Int[Tensor, "tokens"], pad_id: int) -> Points:

@@ -88,11 +88,16 @@ def fits(tier: Tier, max_tokens: int, memory: int) -> bool:
     )
 
 
-def training_memory(parameters: int, num_layers: int, dim: int, ff_dim: int, vocab_size: int, max_tokens: int) -> int:
-    """Bytes that one training step takes, about: weights, gradients and Adam's two memories, activations, logits."""
+def training_memory(
+    parameters: int, num_layers: int, dim: int, ff_dim: int, vocab_size: int, max_tokens: int, asked: float = 1.0
+) -> int:
+    """Bytes that one training step takes, about: weights, gradients and Adam's two memories, activations, logits.
+
+    `asked` is the share of tokens that have logits: those that are asked for.
+    """
     weights = 16 * parameters
     activations = 4 * max_tokens * num_layers * (16 * dim + 3 * ff_dim)
-    logits = 4 * 3 * max_tokens * vocab_size
+    logits = 4 * 3 * round(asked * max_tokens) * vocab_size
     return weights + activations + logits
 
 

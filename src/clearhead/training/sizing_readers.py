@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from clearhead.data.masking import ASKED
 from clearhead.training.sizing import BUDGETS, ENOUGH_BATCHES, Choice, training_memory
 
 
@@ -92,15 +93,18 @@ DOCUMENT_TIERS = (
 )
 
 
-def choose_masked_sizes(characters: NDArray[np.int32], memory: int) -> list[Choice]:
-    """Settings for a BERT from the lengths of its documents in characters, and the free memory in bytes."""
+def choose_masked_sizes(characters: NDArray[np.int32], memory: int, asked: float = ASKED) -> list[Choice]:
+    """Settings for a BERT from the lengths of its documents in characters, and the free memory in bytes.
+
+    `asked` is the share of tokens that are asked for.
+    """
     total = int(characters.sum(dtype=np.int64))
     tier = next(tier for tier in DOCUMENT_TIERS if total <= tier.characters)
     size = f"{total:,} characters"
     tokens = total / CHARACTERS_A_TOKEN
     layers = tier.num_layers * (4 * tier.dim**2 + 2 * tier.dim * tier.ff_dim)
     sizes = tier.vocab_size * tier.dim + layers, tier.num_layers, tier.dim, tier.ff_dim, tier.vocab_size
-    fitting = (b for b in BUDGETS if tokens / b >= ENOUGH_BATCHES and training_memory(*sizes, b) < memory / 2)
+    fitting = (b for b in BUDGETS if tokens / b >= ENOUGH_BATCHES and training_memory(*sizes, b, asked) < memory / 2)
     budget = next(fitting, BUDGETS[-1])
     steps = max(1, round(tokens / budget))
     return [
