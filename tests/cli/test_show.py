@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from clearhead.cli import show
+from clearhead.cli import run, show
 from clearhead.training.events import Event, Finished, Noted, Progress, Reading, Sample, Saved, Started, Validated
 
 EVENTS: tuple[Event, ...] = (
@@ -141,3 +142,28 @@ def test_a_program_on_the_search_path_goes_by_its_name(monkeypatch: pytest.Monke
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sys.argv", [str(tmp_path / "clearhead")])
     assert show.program() == "clearhead"
+
+
+LABELS = ("good", "\x1b[31mbad\x9b")
+
+
+def test_data_are_as_they_are_and_only_a_terminal_is_spared_control_characters(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    show.data(LABELS[1])
+    assert capsys.readouterr().out == f"{LABELS[1]}\n"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    show.data(LABELS[1])
+    assert capsys.readouterr().out == "\ufffd[31mbad\ufffd\n"
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)])
+def test_a_model_from_elsewhere_cannot_paint_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: tuple[str, ...]
+) -> None:
+    facts = {"format_version": 1, "kind": "classifier", "labels": LABELS}
+    (tmp_path / "config.json").write_text(json.dumps(facts), encoding="utf-8")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert run(["info", str(tmp_path), *flags]) == 0
+    out = capsys.readouterr().out
+    assert "bad" in out and "\x1b" not in out and "\x9b" not in out

@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from clearhead.errors import StorageError
+from clearhead.errors import StorageError, UsageError
 from clearhead.inspection import pictures
 from clearhead.inspection.pictures import Changes, draw_changes, draw_confusion, draw_heads, font_advice, font_families
 
@@ -52,6 +52,13 @@ def test_a_true_label_is_a_row_of_a_confusion_matrix_and_an_answer_a_column(tmp_
     first, last = (np.argwhere(side > 1).mean(0) for side in (darker, -darker))
     assert first[0] == pytest.approx(last[0], abs=3) and first[0] < len(darker) / 2
     assert first[1] < last[1] - len(darker) / 5
+
+
+@pytest.mark.parametrize("name", ["x.txt", "x"])
+def test_a_name_that_says_no_kind_of_picture_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match=rf"{name}: a name that ends with one of \.png, \.svg, \.pdf says"):
+        draw_confusion(tmp_path / name, ["a", "b"], [(1, 0), (0, 1)], "")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_heaviest_cell_is_the_darkest(tmp_path: Path) -> None:

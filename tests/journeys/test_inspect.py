@@ -93,6 +93,17 @@ def test_heads_are_weighed_and_the_work_is_kept(
         "inspect", files_run, "--importance", "--on", corpus / "test.de", corpus / "test.en", "--out", out
     )
     assert again.code == 73 and "another model or other data" in again.err
+    assert clearhead(*command).code == 0, "the same command may write its results again"
+
+
+def test_the_data_that_heads_are_weighed_on_are_not_overwritten(
+    clearhead: Clearhead, files_run: Path, corpus: Path, tmp_path: Path
+) -> None:
+    dev = tmp_path / "dev.tsv"
+    dev.write_bytes((corpus / "test.tsv").read_bytes())
+    said = clearhead("inspect", files_run, "--importance", "--on", dev, "--limit", 3, "--out", dev)
+    assert said.code == 73 and said.err.count("\n") == 1
+    assert dev.read_bytes() == (corpus / "test.tsv").read_bytes() and list(tmp_path.iterdir()) == [dev]
 
 
 def test_a_pruned_model_is_used_like_any_other(clearhead: Clearhead, files_run: Path, tmp_path: Path) -> None:
@@ -115,6 +126,11 @@ WRONG = {
     "no text": ("inspect {run}", 2, "say what to look at"),
     "empty text": ("inspect {run} {empty}", 65, "the text is empty"),
     "wrong ending": ("inspect {run} x --png x.jpg", 2, "--png writes a file that ends with .png, not x.jpg"),
+    "wrong ending of a trail": (
+        "inspect {run} x --reduce merge --r 2 --trail x.foo",
+        2,
+        "--trail writes a file that ends with .png or .svg or .pdf, not x.foo",
+    ),
     "unknown head": ("inspect {run} x --ablate decoder.0.cros.1", 78, "did you mean 'decoder.0.cross.1'"),
     "unknown picture": ("inspect {run} x --png x.png --head cros", 78, "did you mean 'cross'"),
     "useless flag": ("inspect {run} x --on a.tsv", 2, "a text has no use for --on: leave it out"),
@@ -122,6 +138,9 @@ WRONG = {
     "weighing a text": ("inspect {run} x --importance", 2, "--importance has no use for a text"),
     "no table": ("inspect {run} --importance --on a.tsv --out x.png", 2, "--importance writes a table"),
     "nowhere to prune to": ("inspect {run} --prune cross.0.1", 2, "say where the smaller model goes"),
+    "pruning on data": ("inspect {run} --prune cross.0.1 --out x --split test", 2, "--prune has no use for --split"),
+    "pruning on some": ("inspect {run} --prune cross.0.1 --out x --limit 3", 2, "--prune has no use for --limit"),
+    "pruning a beam": ("inspect {run} --prune cross.0.1 --out x --beam 3", 2, "--prune has no use for --beam"),
     "pruning a layer": ("inspect {run} --prune encoder.0 --out x", 78, "'encoder.0' is a whole layer"),
     "pruning everything": ("inspect {run} --prune cross --out x", 78, "decoder.0.cross would lose all its heads"),
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.journeys.conftest import Clearhead, assignments, make, weighed
 
 from clearhead.cli import generate as generate_verb
 from clearhead.data.numbers import spell
+from clearhead.storage import SUMS, write_json, write_sums
 
 TEXT = "".join(f"{spell(number, 'en')} comes after {spell(number - 1, 'en')}.\n" for number in range(100, 160))
 TINY = (
@@ -170,6 +172,24 @@ def test_narrow_draws_take_the_likeliest(clearhead: Clearhead, gpt_run: Path) ->
         assert clearhead(*words, *narrow).out == greedy
 
 
+def test_a_model_that_does_not_draw_by_itself_draws_when_asked(
+    clearhead: Clearhead, gpt_run: Path, tmp_path: Path
+) -> None:
+    greedy = tmp_path / "greedy"
+    shutil.copytree(gpt_run / "model", greedy)
+    write_json(greedy / "generation_config.json", {"strategy": "greedy"})
+    write_sums(greedy, (path for path in greedy.iterdir() if path.name != SUMS))
+    words = ("generate", "--model", greedy, "--length", 20, "one")
+    likeliest = clearhead(*words).out
+    assert clearhead(*words, "--temperature", 0).out == likeliest
+    for flags in (("--temperature", 1.5), ("--top-k", 20), ("--top-p", 0.99), ("--min-p", 0.001), ("--seed", 3)):
+        drawn = clearhead(*words, *flags)
+        assert drawn.code == 0 and drawn.out != likeliest, flags
+        assert clearhead(*words, *flags, "--stream").out == drawn.out
+    several = clearhead(*words, "--samples", 3)
+    assert (several.code, len(set(several.out.split(generate_verb.BETWEEN)))) == (0, 3)
+
+
 def test_a_long_prompt_is_told_how_much_of_it_is_seen(clearhead: Clearhead, gpt_run: Path) -> None:
     said = clearhead("generate", "--model", gpt_run, "--length", 3, TEXT[:200])
     assert said.code == 0
@@ -300,6 +320,8 @@ def test_a_score_of_the_wrong_kind_is_one_line(clearhead: Clearhead, gpt_run: Pa
     assert (said.code, said.err.count("\n")) == (2, 1)
     said = clearhead("score", "--model", gpt_run, "--split", "test")
     assert (said.code, said.err.count("\n")) == (78, 1)
+    said = clearhead("score", "--model", gpt_run, "--split", "validation", "--workers", 2)
+    assert (said.code, said.err) == (2, "clearhead: a language model is scored on a text: leave out --workers\n")
 
 
 def test_a_flipped_bit_in_a_language_model_is_found(clearhead: Clearhead, gpt_run: Path, tmp_path: Path) -> None:

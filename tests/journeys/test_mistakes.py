@@ -128,6 +128,10 @@ WRONG: dict[str, tuple[str, int, str]] = {
     ),
     "hypotheses alone": ("score --hypotheses {corpus}/test.de", 2, "--hypotheses needs the references: --target FILE"),
     "hypotheses and a table": ("score --hypotheses x --target y --tsv z", 2, "leave out --tsv"),
+    "hypotheses and a text": ("score --hypotheses x --target y --text z", 2, "leave out --text"),
+    "hypotheses and a beam": ("score --hypotheses x --target y --beam 2", 2, "leave out --beam"),
+    "hypotheses and an engine": ("score --hypotheses x --target y --engine onnx", 2, "leave out --engine"),
+    "hypotheses and workers": ("score --hypotheses x --target y --workers 2", 2, "leave out --workers"),
     "hypotheses of another length": (
         "score --hypotheses {corpus}/train.en --target {corpus}/test.en",
         65,

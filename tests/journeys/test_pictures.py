@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import pytest
 from PIL import Image
 from tests.data.made_up_pictures import stripes, write_folder, write_idx
 from tests.journeys.conftest import assignments, make, weighed
+
+from clearhead.storage import SUMS, read_json, write_json, write_sums
 
 Clearhead = Callable[..., Any]
 
@@ -78,6 +81,40 @@ def test_pictures_are_classified(clearhead: Clearhead, vit_run: Path, photos: Pa
     assert all(sum(row["probabilities"].values()) == pytest.approx(1, abs=1e-4) for row in rows)
     shown = clearhead("classify", "--model", vit_run, "--probabilities", files[0]).lines[0].split("\t")
     assert shown[0] == said.lines[0] and shown[1].startswith(f"{shown[0]} 0.")
+
+
+def test_empty_lines_are_kept_as_empty_answers(clearhead: Clearhead, vit_run: Path, photos: Path) -> None:
+    one, two = sorted((photos / "other").rglob("*.png"))[:2]
+    labels = clearhead("classify", "--model", vit_run, one, two).lines
+    lines = f"\n{one}\n \n{two}\n\n".encode()
+    said = clearhead("classify", "--model", vit_run, stdin=lines)
+    assert (said.code, said.lines, said.err) == (0, ["", labels[0], "", labels[1], ""], "")
+    assert clearhead("classify", "--model", vit_run, stdin=b"\n\n").lines == ["", ""]
+    assert clearhead("classify", "--model", vit_run, "--probabilities", stdin=lines).lines[::2] == ["", "", ""]
+    rows = [json.loads(line) for line in clearhead("classify", "--model", vit_run, "--json", stdin=lines).lines]
+    assert rows[0] == {"picture": "", "label": None, "probability": 0.0, "probabilities": {}}
+    assert [row["label"] for row in rows] == [None, labels[0], None, labels[1], None]
+
+
+def test_labels_from_elsewhere_cannot_paint_the_terminal(
+    clearhead: Clearhead, vit_run: Path, photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, folder, painted = tmp_path / "model", tmp_path / "photos", "\x1b[31mdown"
+    shutil.copytree(vit_run / "model", model)
+    write_json(model / "config.json", {**read_json(model / "config.json"), "labels": ["across", painted]})
+    write_sums(model, (path for path in model.iterdir() if path.name != SUMS))
+    shutil.copytree(photos / "other", folder)
+    (folder / "down").rename(folder / painted)
+    picture = next((folder / painted).iterdir())
+    commands: list[tuple[Any, ...]] = [
+        ("info", model), ("classify", "--model", model, "--probabilities", picture), ("inspect", model, picture),
+        ("score", "--model", model, "--folder", folder), ("score", "--model", model, "--folder", folder, "--json"),
+    ]  # fmt: skip
+    assert all(painted in clearhead(*command).out for command in commands[:4]), "in a pipe data are as they are"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    for command in commands:
+        said = clearhead(*command)
+        assert said.code == 0 and "[31mdown" in said.out and "\x1b" not in said.out, command
 
 
 def test_a_picture_of_another_size_is_resized_and_that_is_said(
@@ -334,6 +371,14 @@ def test_mistakes_with_pictures_are_one_line_and_the_right_code(
         (("score", "--model", vit_run), 2, "say what to score on: --folder DIR"),
         (("score", "--model", vit_run, "--split", "test", "--tsv", "x"), 2, "scored on labelled pictures"),
         (("score", "--model", vit_run, "--folder", third), 65, "nothing was trained on the label 'squares'"),
+        (
+            ("score", "--model", vit_run, "--split", "test", "--png", "confusion.txt"),
+            2,
+            "ends with .png, not confusion",
+        ),
+        (("score", "--model", vit_run, "--split", "test", "--png", "confusion"), 2, "ends with .png, not confusion"),
+        (("bench", "reduce", vit_run, "--merge", 2, "--out", "x.txt"), 2, "that ends with .png or .svg or .pdf, not x"),
+        (("bench", "growth", "--quick", "--out", "x.txt"), 2, "that ends with .png or .svg or .pdf, not x.txt"),
         (("bench", "reduce", vit_run), 2, "say what to try: --merge"),
         (("bench", "reduce", vit_run, "--prune", 1, "--r-last", 2), 2, "--r-last goes with --merge"),
         (("bench", "reduce", numbers_run, "--merge", 2), 2, "is a translator, whose answers are not just right"),

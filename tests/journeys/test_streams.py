@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +82,47 @@ def test_a_reader_that_is_not_there_is_no_failure(corpus: Path) -> None:
     done = subprocess.run([*PROGRAM, *words], stdout=write_end, stderr=subprocess.PIPE, env=environment(), check=False)
     os.close(write_end)
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+TRAINING = (
+    "data.largest=500", "data.train_size=100", "data.validation_size=5", "data.test_size=5", "batches.max_tokens=256",
+    "model.dim=8", "model.ff_dim=16", "model.num_heads=2", "model.encoder_layers=1", "model.decoder_layers=1",
+    "train.log_every=1", "train.steps=3", "train.validate_every=3",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("is_told_apart", [True, False], ids=["stderr", "both"])
+def test_training_goes_on_and_saves_when_nobody_reads_how_it_goes(tmp_path: Path, is_told_apart: bool) -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    assignments = [word for setting in TRAINING for word in ("--set", setting)]
+    words = ("train", "numbers", "--out", tmp_path / "run", "--threads", "1", *assignments)
+    out = subprocess.PIPE if is_told_apart else write_end
+    done = subprocess.run([*PROGRAM, *words], stdout=out, stderr=write_end, env=environment(), check=False)
+    os.close(write_end)
+    assert (done.returncode, done.stdout or b"") == (0, b"")
+    assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
+    assert "done at step 3" in (tmp_path / "run" / "train.log").read_text(encoding="utf-8")
+
+
+def test_a_mistake_keeps_its_exit_code_when_nobody_reads_of_it() -> None:
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    done = subprocess.run([*PROGRAM, "info", "nowhere"], stderr=write_end, env=environment(), check=False)
+    os.close(write_end)
+    assert done.returncode == 66
+
+
+def test_a_stream_that_is_closed_is_an_empty_one(files_run: Path) -> None:
+    def closed(stream: str, *words: object) -> subprocess.CompletedProcess[bytes]:
+        line = " ".join(shlex.quote(str(word)) for word in (*PROGRAM, *words))
+        return subprocess.run(f"{line} {stream}&-", shell=True, capture_output=True, env=environment(), check=False)
+
+    done = closed(">", "info", files_run)
+    assert (done.returncode, done.stderr) == (0, b"")
+    done = closed("<", "translate", "--model", files_run)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert closed("2>", "info", "nowhere").returncode == 66
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full, a disk that is always full")

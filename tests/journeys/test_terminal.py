@@ -91,3 +91,15 @@ def read_until(master: int, end: str) -> str:
     while end.encode() not in drawn:
         drawn += os.read(master, 65536)
     return drawn.decode()
+
+
+def test_training_goes_on_and_saves_when_its_terminal_is_closed(tmp_path: Path) -> None:
+    assignments = [word for setting in SETTINGS for word in ("--set", setting)]
+    words = [sys.executable, "-m", "clearhead", "train", "numbers", "--out", str(tmp_path / "run"), *assignments]
+    master, slave = open_terminal(80)
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=slave, env=environment()) as process:
+        os.close(slave)
+        assert os.read(master, 1)
+        os.close(master)
+    assert process.returncode == 0
+    assert (tmp_path / "run" / "model" / "model.safetensors").is_file()

@@ -152,6 +152,12 @@ def test_what_an_engine_has_not_is_said(models: dict[str, Path], tmp_path: Path)
         export(models["classifier"], "onnx", tmp_path / "out")
     with pytest.raises(UsageError, match="the tokens of a gpt do not become fewer: leave out --reduce"):
         export(models["gpt"], "onnx", tmp_path / "out", reduce="none")
+    with pytest.raises(UsageError, match="a gpt is not judged by BLEU: leave out --max-bleu-drop"):
+        export(models["gpt"], "onnx", tmp_path / "out", bleu_drop=1.0)
+    with pytest.raises(UsageError, match="a vit is not judged by BLEU: leave out --max-bleu-drop"):
+        export(models["vit"], "onnx", tmp_path / "out", bleu_drop=1.0)
+    with pytest.raises(UsageError, match="a bert is not judged by accuracy: leave out --max-accuracy-drop"):
+        export(models["bert"], "onnx", tmp_path / "out", accuracy_drop=1.0)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from clearhead.config import to_toml
-from clearhead.errors import ConfigError, UsageError
+from clearhead.errors import ConfigError, DataError, UsageError
 from clearhead.run.preparing import examine
 from clearhead.run.scoring import pairs_to_score
 from clearhead.run.settings import RunConfig, resolve
@@ -62,3 +62,31 @@ def test_without_a_test_hold_out_there_is_no_test(tmp_path: Path) -> None:
 def test_a_part_needs_a_split(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--part is one of the parts of a --split"):
         pairs_to_score(tmp_path, tmp_path, tmp_path, None, None, None, "de")
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        (b"zw\xffei\ttwo", "a side is not valid UTF-8"),
+        (b"zwei\tt\x00wo", "a side holds NUL or another character that is not text"),
+        (b"zwei", "the row has too few tab-separated columns"),
+    ],
+)
+def test_a_pair_that_cannot_be_read_is_named_and_not_left_out(tmp_path: Path, row: bytes, reason: str) -> None:
+    tsv = tmp_path / "test.tsv"
+    tsv.write_bytes(b"eins\tone\n" + row + b"\ndrei\tthree\n")
+    with pytest.raises(DataError, match=f"test.tsv line 2 cannot be scored: {reason}"):
+        pairs_to_score(tmp_path, None, None, tsv, None, None)
+    sides = row.split(b"\t")
+    if len(sides) == 2:
+        source, target = tmp_path / "test.de", tmp_path / "test.en"
+        source.write_bytes(b"eins\n" + sides[0] + b"\n")
+        target.write_bytes(b"one\n" + sides[1] + b"\n")
+        with pytest.raises(DataError, match=rf"test.de \+ .*test.en line 2 cannot be scored: {reason}"):
+            pairs_to_score(tmp_path, source, target, None, None, None)
+
+
+def test_blank_rows_are_passed_over(tmp_path: Path) -> None:
+    (tmp_path / "test.tsv").write_bytes(b"eins\tone\n\n \ndrei\tthree\n")
+    pairs, _ = pairs_to_score(tmp_path, None, None, tmp_path / "test.tsv", None, None)
+    assert [pair.source for pair in pairs] == ["eins", "drei"]

@@ -88,6 +88,15 @@ def test_notes_of_other_data_are_not_mixed_in(translator: LoadedTranslator, tmp_
         weighed(translator, tmp_path / "none.jsonl", [])
 
 
+@pytest.mark.parametrize("ending", ["tsv", "json", "png", "jsonl"])
+def test_nothing_of_anybody_else_is_overwritten(translator: LoadedTranslator, tmp_path: Path, ending: str) -> None:
+    other = tmp_path / f"dev.{ending}"
+    other.write_bytes(b'{"text": "eins"}\n\xff\n')
+    with pytest.raises(WouldOverwriteError, match=rf"dev.{ending} exists already: remove it, or change"):
+        weighed(translator, tmp_path / "dev.jsonl")
+    assert other.read_bytes() == b'{"text": "eins"}\n\xff\n' and list(tmp_path.iterdir()) == [other]
+
+
 def test_results_are_a_table_a_tree_and_a_picture(tmp_path: Path) -> None:
     effects = [
         Effect(name, {"loss": 1.5, "bleu": 20.0}, {"loss": 0.25 * place, "bleu": -1.0})

@@ -20,6 +20,7 @@ from clearhead.bench.sizes import Size
 from clearhead.bench.training import our_loop, our_model, take_step, whole_step
 from clearhead.data.batches import BatchConfig, Batches
 from clearhead.data.corpus import Sentences, TokenisedPairs
+from clearhead.inspection.pictures import save_figure
 from clearhead.text.specials import SPECIALS
 
 MIDDLE = Size("", dim=128, ff_dim=256, num_heads=4, num_layers=2, dropout=0.1, source_vocab_size=4_000,
@@ -169,7 +170,7 @@ def draw(found: list[Measured], path: Path) -> None:
     from matplotlib.figure import Figure
     from matplotlib.ticker import FuncFormatter, NullLocator
 
-    figure = Figure(figsize=(3.4 * len(AXES), 6.4), layout="constrained")
+    figure = Figure(figsize=(3.4 * len(AXES), 6.4), dpi=120, layout="constrained")
     grid = figure.subplots(2, len(AXES), sharex="col", sharey="row")
     for column, (name, axis) in enumerate(AXES.items()):
         for kernel in axis.kernels:
@@ -192,4 +193,4 @@ def draw(found: list[Measured], path: Path) -> None:
     grid[0][0].set_ylabel("milliseconds a step")
     grid[1][0].set_ylabel("MiB above an empty process")
     figure.suptitle(f"One training step of {TOKENS:,} tokens, as things grow")
-    figure.savefig(path, dpi=120)
+    save_figure(figure, path)

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import torch
 
 from clearhead.data.examples import Batch
+from clearhead.inspection.pictures import save_figure
 from clearhead.inspection.trail import following
 from clearhead.models import Model
 from clearhead.models.reduction import ReduceConfig, reduce_tokens
 from clearhead.run.trying import evenly
-from clearhead.storage import storage_error
 from clearhead.training.losses import CrossEntropy
 from clearhead.training.objectives import OBJECTIVES
 from clearhead.verdicts import wilson
@@ -199,7 +199,4 @@ def draw(found: Sequence[Measured], path: Path, headline: str) -> None:
     panel.set_ylabel("accuracy, %")
     panel.set_title(headline, fontsize=10)
     panel.grid(alpha=0.3)
-    try:
-        figure.savefig(path)
-    except OSError as error:
-        raise storage_error(path, error) from error
+    save_figure(figure, path)

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import NoReturn
 
 from cyclopts import App, CycloptsError, MissingArgumentError, UnusedCliTokensError
@@ -43,6 +44,7 @@ for place, verb in enumerate(VERBS):
 
 def main() -> NoReturn:
     """The console script."""
+    _open_closed_streams()
     # Text is UTF-8 with plain line feeds, here as in every file, whatever the locale says; file names may be any bytes.
     for stream, errors in ((sys.stdout, "surrogateescape"), (sys.stderr, "backslashreplace")):
         stream.reconfigure(encoding="utf-8", errors=errors, newline="\n")  # type: ignore[union-attr]
@@ -52,6 +54,14 @@ def main() -> NoReturn:
         _silence()
         os._exit(code)
     sys.exit(code)
+
+
+def _open_closed_streams() -> None:
+    """Read nothing from a stream that was closed before we were started, and write into it what nobody reads."""
+    # In this order, so that each gets its own number back, and no file of ours is taken for it.
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115 (open to the end)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -105,10 +115,9 @@ def _unforeseen(error: Exception) -> int:
 
 
 def _silence() -> None:
-    """Turn away from an output that takes no more: what is still buffered must not fail again when Python exits."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
+    """Turn away from an output that takes no more."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
-            os.dup2(nowhere, stream.fileno())
+            show.turn_away(stream)

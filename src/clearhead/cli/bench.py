@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from clearhead.cli import show
-from clearhead.cli.flags import Count, Switch, Threads, use_threads
+from clearhead.cli.flags import Count, Switch, Threads, refuse_ending, use_threads
 from clearhead.errors import UsageError
 
 app = App(
@@ -82,6 +82,8 @@ def growth(*, out: Path = Path("growth.png"), threads: Threads = None, quick: Sw
         import torch
 
         from clearhead.bench import growth as growing
+        from clearhead.inspection.pictures import ENDINGS
+    refuse_ending("--out", out, *ENDINGS)
     found = growing.measure(quick=quick, threads=threads, told=show.note)
     growing.draw(found, out)
     _write(growing.COLUMNS, map(growing.row, found), growing.remark(threads or torch.get_num_threads()))
@@ -138,7 +140,9 @@ def reduce(
         import torch
 
         from clearhead.bench import reduction
+        from clearhead.inspection.pictures import ENDINGS
         from clearhead.run.trying import to_try
+    refuse_ending("--out", out, *ENDINGS)
     tried, batches, has_learnt = to_try(model, split, limit)
     ways = reduction.ways("merge" if merge else "prune", merge or prune or [], learnt=has_learnt, r_last=r_last)
     count = sum(batch.num_answers for batch in batches)

@@ -74,8 +74,7 @@ def _write(loaded: TextClassifier, lines: Iterable[str | None], probabilities: b
     for text, found in answered(lines, loaded.stream):
         count += 1
         long += found.tokens > loaded.long_texts.room
-        line = _line(text, found, probabilities, as_json)
-        sys.stdout.write((show.printable(line) if sys.stdout.isatty() else line) + "\n")
+        show.data(_line(text, found, probabilities, as_json))
     if long:
         room, meaning = loaded.long_texts.room, loaded.long_texts.meaning
         show.note(f"{long:,} of {count:,} texts have more than {room} tokens: {meaning}")
@@ -108,7 +107,7 @@ def _write_pictures(loaded: PictureClassifier, names: Iterable[str | None], prob
         count += 1
         if seen.size != loaded.form[:2]:
             resized.append((name, seen))
-        sys.stdout.write(_picture_line(name, seen, probabilities, as_json) + "\n")
+        show.data(_picture_line(name, seen, probabilities, as_json))
         if sys.stdout.isatty():
             sys.stdout.flush()
     if resized:
@@ -122,6 +121,11 @@ def _picture_line(name: str, seen: Seen, probabilities: bool, as_json: bool) -> 
     likeliest = sorted(seen.probabilities.items(), key=lambda entry: -entry[1])
     if as_json:
         shares = {label: round(share, 6) for label, share in likeliest}
-        row = {"picture": name, "label": seen.label, "probability": shares[seen.label], "probabilities": shares}
+        row = {
+            "picture": name,
+            "label": seen.label or None,
+            "probability": round(seen.probability, 6),
+            "probabilities": shares,
+        }
         return json.dumps(row, ensure_ascii=False).translate(LINE_ENDS)
-    return _with_shares(seen.label, likeliest) if probabilities else seen.label
+    return _with_shares(seen.label, likeliest) if probabilities and likeliest else seen.label

@@ -5,14 +5,25 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from cyclopts import App
 
 from clearhead.cli import show
-from clearhead.cli.flags import Json
+from clearhead.cli.flags import Json, refuse
 from clearhead.errors import UsageError
 
 app = App(name="data", help="Look at training data before it is used.")
+
+MAX_CHARS, MAX_RATIO = 1000, 4.0
+"""What `Limits` has, too; reading it from there would load pydantic for help."""
+BEGINNINGS = {
+    "pairs": ("source", "target", "tsv"),
+    "text": ("text",),
+    "labelled": ("labelled",),
+    "pictures": ("pictures",),
+}
+"""The kinds of data that can be checked, and the flags of which one says that it is this kind."""
 
 
 @app.command
@@ -33,8 +44,8 @@ def check(
     validation_pictures: Path | None = None,
     validation_picture_labels: Path | None = None,
     columns: str | None = None,
-    max_chars: int = 1000,
-    max_ratio: float = 4.0,
+    max_chars: int = MAX_CHARS,
+    max_ratio: float = MAX_RATIO,
     as_json: Json = False,
 ) -> None:
     """Count what can be used, and why the rest cannot; measure it; find validation data in training data.
@@ -87,33 +98,44 @@ def check(
     from clearhead.cli import checking
 
     pairs = {
-        "source": source,
-        "target": target,
-        "tsv": tsv,
-        "validation_source": validation_source,
-        "validation_target": validation_target,
-        "validation_tsv": validation_tsv,
-    }
-    others = {
-        "text": (text, validation_text),
-        "labelled": (labelled, validation_labelled),
-        "pictures": (pictures, validation_pictures),
-    }
-    wanted = [name for name, (path, _) in others.items() if path is not None]
-    if len(wanted) + any(path is not None for path in (source, target, tsv)) != 1:
+        "source": source, "target": target, "tsv": tsv, "validation_source": validation_source,
+        "validation_target": validation_target, "validation_tsv": validation_tsv,
+    }  # fmt: skip
+    limits = {"max_chars": _changed(max_chars, MAX_CHARS), "max_ratio": _changed(max_ratio, MAX_RATIO)}
+    files: dict[str, dict[str, Any]] = {
+        "pairs": {**pairs, **limits},
+        "text": {"text": text, "validation_text": validation_text},
+        "labelled": {"labelled": labelled, "validation_labelled": validation_labelled},
+        "pictures": {
+            "pictures": pictures, "validation_pictures": validation_pictures, "picture_labels": picture_labels,
+            "validation_picture_labels": validation_picture_labels,
+        },
+    }  # fmt: skip
+    wanted = [kind for kind, names in BEGINNINGS.items() if any(files[kind][name] is not None for name in names)]
+    if len(wanted) != 1:
         raise UsageError(
             "name one kind of data to check: --source FILE --target FILE, --tsv FILE, --text FILE, --labelled FILE or "
             "--pictures FOLDER"
         )
-    if not wanted:
+    (kind,) = wanted
+    useless = {name: value for other, given in files.items() if other != kind for name, value in given.items()}
+    useless |= {} if tsv is not None or labelled is not None else {"columns": columns}
+    mode = "--source with --target" if kind == "pairs" and tsv is None else f"--{BEGINNINGS[kind][-1]}"
+    refuse(mode, {f"--{name.replace('_', '-')}": value for name, value in useless.items()})
+    if kind == "pairs":
         checking.check_pairs(pairs, columns or "1,2", max_chars, max_ratio, as_json=as_json)
-    elif wanted == ["text"]:
-        checking.check_text(*others["text"], as_json=as_json)
-    elif wanted == ["labelled"]:
-        checking.check_labelled(*others["labelled"], columns or "text,label", as_json=as_json)
+    elif kind == "text":
+        checking.check_text(text, validation_text, as_json=as_json)
+    elif kind == "labelled":
+        checking.check_labelled(labelled, validation_labelled, columns or "text,label", as_json=as_json)
     else:
         labels = picture_labels, validation_picture_labels
-        checking.check_pictures(*others["pictures"], labels, as_json=as_json)
+        checking.check_pictures(pictures, validation_pictures, labels, as_json=as_json)
+
+
+def _changed(value: float, default: float) -> float | None:
+    """What somebody asked for, if it is anything else than would be done anyway."""
+    return None if value == default else value
 
 
 @app.command(name="list")

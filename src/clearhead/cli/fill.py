@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -63,7 +62,7 @@ def fill(
     lines = (" ".join(text.split("\n")) for text in texts) if texts else read_lines(input)
     for text, found in answered(lines, lambda some: loaded.stream((line for line in some if line is not None), top)):
         for line in _shown(text, found, best, as_json):
-            sys.stdout.write((show.printable(line) if sys.stdout.isatty() else line) + "\n")
+            show.data(line)
 
 
 def _shown(text: str, found: Filled, best: bool, as_json: bool) -> Iterator[str]:

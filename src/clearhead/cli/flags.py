@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
@@ -87,6 +88,19 @@ class Fewer:
 
 ALL_TOKENS = Fewer()
 """Nobody asked for it."""
+
+
+def refuse(mode: str, useless: Mapping[str, object]) -> None:
+    """Name the first flag that was given and would change nothing."""
+    for flag, value in useless.items():
+        if value is not None:
+            raise UsageError(f"{mode} has no use for {flag}: leave it out")
+
+
+def refuse_ending(flag: str, path: Path | None, *endings: str) -> None:
+    """A file is of the kind that its name says, so that its readers know too."""
+    if path is not None and path.suffix.lower() not in endings:
+        raise UsageError(f"{flag} writes a file that ends with {' or '.join(endings)}, not {path}")
 
 
 def use_threads(threads: int | None) -> None:

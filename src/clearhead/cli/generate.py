@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from clearhead.engines.writing import Continuation, TextWriter
     from clearhead.generate.settings import GenerationConfig
 
+SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
 BETWEEN = "-" * 15 + "\n"
 """What stands between several texts for people; programs use --json."""
 
@@ -101,6 +102,8 @@ def generate(
     from clearhead.run.engines import load_writer
 
     loaded = load_writer(model, engine=engine, device=device, threads=threads)
+    if _asks_to_draw(options, loaded.generation.strategy):
+        options["strategy"] = "sample"
     config = _configured(loaded, options)
     given = list(prompts) or _read(input, lines=lines)
     _say_what_is_seen(loaded, given)
@@ -111,6 +114,11 @@ def generate(
     with show.waiting("writing"):
         found = loaded.continuations(given, config)
     _write(given, found, only_new=only_new, as_json=json_lines)
+
+
+def _asks_to_draw(options: dict[str, Any], strategy: str) -> bool:
+    """Whether words are to be drawn, whatever the model does by itself: one that is greedy has a single text to say."""
+    return any(name in options for name in SAMPLING) or (strategy == "greedy" and options.get("nbest", 1) > 1)
 
 
 def _configured(loaded: TextWriter, options: dict[str, Any]) -> GenerationConfig:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 import struct
-import sys
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from clearhead.cli import show
 from clearhead.cli.flags import Json
 from clearhead.errors import MissingInputError, StorageError
 from clearhead.storage import SCALES, read_json
@@ -39,11 +39,11 @@ def info(directory: Path, /, *, as_json: Json = False) -> None:
     """
     facts = describe(directory)
     if as_json:
-        sys.stdout.write(json.dumps(facts, ensure_ascii=False) + "\n")
+        show.data(json.dumps(facts, ensure_ascii=False))
         return
     width = max(len(name) for name in facts)
     for name, value in facts.items():
-        sys.stdout.write(f"{name.replace('_', ' '):<{width}}  {_readable(name, value)}\n")
+        show.data(f"{name.replace('_', ' '):<{width}}  {_readable(name, value)}")
 
 
 def describe(directory: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import ALL_TOKENS, Count, Device, Fewer, Switch, Threads, use_threads
+from clearhead.cli.flags import ALL_TOKENS, Count, Device, Fewer, Switch, Threads, refuse, refuse_ending, use_threads
 from clearhead.errors import UsageError
 
 if TYPE_CHECKING:
@@ -105,16 +105,17 @@ def inspect(
     about_a_text = {"a text": text, "--target": target, "--head": head, "--ablate": ablate, **fewer.flags}
     other_files = {**{flag: path for flag, path in given.items() if flag != "--out"}, "--trail": trail}
     if prune is not None:
-        _refuse("--prune", {"--importance": importance or None, "--on": on, **about_a_text, **other_files})
+        about_data = {"--on": on, "--split": split, "--limit": limit, "--beam": beam}
+        refuse("--prune", {"--importance": importance or None, **about_data, **about_a_text, **other_files})
         _prune(_home(model), prune, out)
     elif importance:
-        _refuse("--importance", {**about_a_text, **other_files})
+        refuse("--importance", {**about_a_text, **other_files})
         _weigh(_home(model), on, split, limit, beam, out or Path("importance.tsv"), device)
     else:
         if text is None:
             model, text = _told_apart(model)
-        _refuse("a text", {"--on": on, "--split": split, "--limit": limit})
-        _refuse_endings(given)
+        refuse("a text", {"--on": on, "--split": split, "--limit": limit})
+        _refuse_endings(given, trail)
         home = _home(model)
         with show.waiting("looking"):
             from clearhead.run.seeing import LoadedVit
@@ -122,12 +123,12 @@ def inspect(
 
             loaded = load(home, device)
         if isinstance(loaded, LoadedVit):
-            _refuse("a picture", {"--target": target, "--beam": beam, "--out": out})
+            refuse("a picture", {"--target": target, "--beam": beam, "--out": out})
             fewer.switch_on(loaded)
             _look_at_picture(loaded, text, given, trail, head or "encoder", ablate or [])
         else:
             if not hasattr(loaded, "reduce"):
-                _refuse(f"a {loaded.model.config.kind}", {"--trail": trail, **fewer.flags})
+                refuse(f"a {loaded.model.config.kind}", {"--trail": trail, **fewer.flags})
             fewer.switch_on(loaded)
             _look(loaded, model, text, target, given, head, ablate or [], beam, trail)
 
@@ -155,18 +156,15 @@ def _home(model: str | None) -> Path:
     return path
 
 
-def _refuse(mode: str, useless: dict[str, Any]) -> None:
-    for flag, value in useless.items():
-        if value is not None:
-            raise UsageError(f"{mode} has no use for {flag}: leave it out")
-
-
-def _refuse_endings(given: dict[str, Path | None]) -> None:
-    """A file is of the kind that its name says, so that its readers know too."""
+def _refuse_endings(given: dict[str, Path | None], trail: Path | None) -> None:
+    """Each file must be called what it is going to be."""
     endings = {"--out": ".html", "--png": ".png", "--svg": ".svg", "--json": ".json", "--tensors": ".safetensors"}
     for flag, path in given.items():
-        if path is not None and path.suffix.lower() != endings[flag]:
-            raise UsageError(f"{flag} writes a file that ends with {endings[flag]}, not {path}")
+        refuse_ending(flag, path, endings[flag])
+    if trail is not None:
+        from clearhead.inspection.pictures import ENDINGS
+
+        refuse_ending("--trail", trail, *ENDINGS)
 
 
 def _look_at_picture(
@@ -178,7 +176,7 @@ def _look_at_picture(
         found = loaded.inspect(picture, ablate=ablate) if ablate else whole
     for name, one in (("whole", whole), (f"without {', '.join(ablate)}", found)) if ablate else (("", found),):
         share = f"{one.probabilities[one.label]:.4f}"
-        sys.stdout.write("\t".join([*([name] if name else []), one.label, share]) + "\n")
+        show.data("\t".join([*([name] if name else []), one.label, share]))
     left = found.trail.left()
     if min(left) < left[0] or left[0] < found.config.num_tokens:
         show.note(f"tokens left after each layer, of {found.config.num_tokens}: {', '.join(map(str, left))}")
@@ -238,8 +236,7 @@ def _say(whole: Inspection, found: Inspection, ablate: Sequence[str], *, is_led:
         lines = [f"{name}\t{one.loss:.4f}\t{one.translation}" for name, one in (("whole", whole), (without, found))]
         show.note("which heads, loss per token, " + ("the target" if is_led else "the translation"))
     for line in lines:
-        line = " ".join(line.splitlines())
-        sys.stdout.write((show.printable(line) if sys.stdout.isatty() else line) + "\n")
+        show.data(" ".join(line.splitlines()))
 
 
 WORDS = {

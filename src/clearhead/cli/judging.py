@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -142,9 +141,10 @@ def _tell(
 ) -> int:
     """Say how right a model is; the exit code is that of the gate."""
     if as_json:
-        sys.stdout.write(json.dumps({**verdicts.as_json(), **beside}, ensure_ascii=False) + "\n")
+        show.data(json.dumps({**verdicts.as_json(), **beside}, ensure_ascii=False))
     else:
-        sys.stdout.write(shown(verdicts, beside, unit))
+        for line in shown(verdicts, beside, unit):
+            show.data(line)
     if least is not None and 100 * verdicts.accuracy < least:
         show.fail(f"accuracy {100 * verdicts.accuracy:.2f} % is below {least:g} %")
         return 1
@@ -172,7 +172,7 @@ def _baseline(loaded: TextClassifier, model: Path, given: ToJudge, found: Judged
 WHO = {"against": "the other", "baseline": "words and pairs of words, naive Bayes and logistic regression"}
 
 
-def shown(found: Verdicts, beside: Mapping[str, Mapping[str, Any]], unit: str = "texts") -> str:
+def shown(found: Verdicts, beside: Mapping[str, Mapping[str, Any]], unit: str = "texts") -> list[str]:
     """Scores as lines of text."""
     lines = [
         _share("accuracy", found.accuracy, found.accuracy_interval, f"of {found.count:,}"),
@@ -185,7 +185,7 @@ def shown(found: Verdicts, beside: Mapping[str, Mapping[str, Any]], unit: str = 
             _share(name, theirs["accuracy"], theirs["accuracy_interval"], WHO[name]),
             f"{'difference':<12} {difference:+6.2f} points, p = {theirs['p_value']:.4f}",
         ]
-    return "\n".join([*lines, "", *_table(found, unit)]) + "\n"
+    return [*lines, "", *_table(found, unit)]
 
 
 def _share(name: str, share: float, interval: Sequence[float], rest: str) -> str:

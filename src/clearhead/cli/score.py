@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import ALL_TOKENS, Count, Device, Engine, Fewer, Json, Model, Threads, Workers
+from clearhead.cli.flags import ALL_TOKENS, Count, Device, Engine, Fewer, Json, Model, Threads, Workers, refuse_ending
 from clearhead.cli.guessing import score_guesses
 from clearhead.cli.judging import score_classifier, score_pictures
 from clearhead.cli.perplexity import score_text
@@ -130,6 +130,7 @@ def score(
         raise UsageError("score either a --model or a file of --hypotheses")
     if save is not None and not save.parent.is_dir():
         raise MissingInputError(f"there is no directory {save.parent} to save {save.name} in")
+    refuse_ending("--png", png, ".png")
     kind = None if model is None else _kind_of(model)
     labelled: dict[str, Any] = {"csv": csv, "jsonl": jsonl, "folder": folder}
     if model is not None and kind == "classifier":
@@ -171,7 +172,8 @@ def score(
     if model is not None and (text is not None or kind == "gpt"):
         useless = {
             "--source": source, "--target": target, "--tsv": tsv, "--part": part, "--against": against, "--save": save,
-            "--language": language, "--beam": beam, "--limit": limit, "--min-bleu": min_bleu, **fewer.flags,
+            "--language": language, "--beam": beam, "--limit": limit, "--min-bleu": min_bleu, "--workers": workers,
+            **fewer.flags,
         }  # fmt: skip
         return score_text(
             model, text, split, useless, like=like or (), as_json=as_json, device=device, engine=engine,
@@ -181,12 +183,11 @@ def score(
     parts: dict[str, list[int]] = {}
     if model is None:
         assert hypotheses is not None
-        found, references = _compared(
-            hypotheses,
-            target,
-            limit,
-            {"--source": source, "--tsv": tsv, "--split": split, "--part": part, **fewer.flags},
-        )
+        useless = {
+            "--source": source, "--tsv": tsv, "--text": text, "--split": split, "--part": part, "--beam": beam,
+            "--engine": engine, "--workers": workers, **fewer.flags,
+        }  # fmt: skip
+        found, references = _compared(hypotheses, target, limit, useless)
     else:
         if [split, tsv, source or target].count(None) < 2:
             raise UsageError("one test set at a time: --source FILE --target FILE, --tsv FILE, or --split test")

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,7 +43,39 @@ def console(*, stderr: bool = True) -> Console:
             raise BrokenPipeError
 
     quiet = stderr and not _is_first("RANK")
-    return Screen(stderr=stderr, highlight=False, markup=False, soft_wrap=True, quiet=quiet)
+    # While a bar moves, sys.stderr is one of rich's own that writes into a console.
+    file: Any = _Commentary(getattr(sys.stderr, "rich_proxied_file", sys.stderr)) if stderr else None
+    return Screen(file=file, stderr=stderr, highlight=False, markup=False, soft_wrap=True, quiet=quiet)
+
+
+class _Commentary:
+    """Stderr, which only comments: when it takes no more, the work goes on in silence."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except OSError:
+            turn_away(self._stream)
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except OSError:
+            turn_away(self._stream)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def turn_away(stream: TextIO) -> None:
+    """Let what a stream still holds, and all that follows, go nowhere: it must not fail again when Python exits."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def fail(message: str, *, is_bug: bool = False) -> None:
@@ -51,7 +83,7 @@ def fail(message: str, *, is_bug: bool = False) -> None:
     if not is_bug and not _is_first("LOCAL_RANK"):
         return
     line = printable(" ".join(message.split()))
-    sys.stderr.write(f"clearhead: {line}\n")
+    _Commentary(sys.stderr).write(f"clearhead: {line}\n")
 
 
 def _is_first(rank: str) -> bool:
@@ -76,6 +108,11 @@ def address(page: Path) -> str:
 def note(message: str) -> None:
     """One line that says what is going on."""
     console().print(_text(message))
+
+
+def data(line: str) -> None:
+    """One line of data on stdout, as it is; only a terminal is spared control characters."""
+    sys.stdout.write((printable(line) if sys.stdout.isatty() else line) + "\n")
 
 
 def printable(line: str) -> str:

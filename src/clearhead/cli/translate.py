@@ -124,7 +124,8 @@ def translate(
     is_watched = is_typed or sys.stdout.isatty()
     with nullcontext() if is_watched else show.counting("translating") as done:
         for number, (source, best) in enumerate(rows, start=1):
-            _write(_shown(source, best, nbest=config.nbest, scores=scores, as_json=json_lines))
+            for line in _shown(source, best, nbest=config.nbest, scores=scores, as_json=json_lines):
+                show.data(line)
             if is_watched:
                 sys.stdout.flush()
             if done is not None:
@@ -161,13 +162,6 @@ def _shown(source: str, best: list[Translation], *, nbest: int, scores: bool, as
         yield f"{one.score:.4f}\t{one.text}" if scores else one.text
     for _ in range(nbest - len(best)):
         yield "\t" if scores else ""
-
-
-def _write(lines: Iterable[str]) -> None:
-    """Data on stdout as it is; only a terminal is spared control characters."""
-    on_terminal = sys.stdout.isatty()
-    for line in lines:
-        sys.stdout.write((show.printable(line) if on_terminal else line) + "\n")
 
 
 def _given(texts: Iterable[str]) -> Iterator[str]:

@@ -57,7 +57,7 @@ class PictureClassifier(ABC):
     @overload
     def classify(self, pictures: Iterable[str | Path]) -> list[str]: ...
     def classify(self, pictures: str | Path | Iterable[str | Path]) -> str | list[str]:
-        """The label of one picture file or of many."""
+        """The label of one picture file or of many; that of an empty name is empty."""
         if isinstance(pictures, str | Path):
             return self.classify([pictures])[0]
         return [seen.label for seen in self.stream(pictures)]
@@ -66,11 +66,18 @@ class PictureClassifier(ABC):
         """What each picture file is taken for, in order, in constant memory; a None says that no more come now."""
         remaining = (None if path is None else str(path) for path in paths)
         while some := next_turn(remaining, self.batch_size):
-            read = [read_picture(Path(path), self.form) for path in some]
-            probs = self.probabilities(np.stack([pixels for pixels, _ in read]))
-            for row, (_, size) in zip(probs.tolist(), read, strict=True):
-                best = max(range(len(row)), key=row.__getitem__)
-                yield Seen(self.labels[best], row[best], dict(zip(self.labels, row, strict=True)), size)
+            seen = self._seen([path for path in some if path.strip()])
+            for path in some:
+                yield next(seen) if path.strip() else Seen("", 0.0, {}, self.form[:2])
+
+    def _seen(self, paths: Sequence[str]) -> Iterator[Seen]:
+        if not paths:
+            return
+        read = [read_picture(Path(path), self.form) for path in paths]
+        probs = self.probabilities(np.stack([pixels for pixels, _ in read]))
+        for row, (_, size) in zip(probs.tolist(), read, strict=True):
+            best = max(range(len(row)), key=row.__getitem__)
+            yield Seen(self.labels[best], row[best], dict(zip(self.labels, row, strict=True)), size)
 
     def probabilities(self, pixels: NDArray[np.uint8]) -> Floats:
         """A row of probabilities for each picture, from (pictures, channels, height, width)."""

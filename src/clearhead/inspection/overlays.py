@@ -11,8 +11,7 @@ from jaxtyping import Float, Int, UInt8
 from numpy.typing import NDArray
 from torch import Tensor
 
-from clearhead.inspection.pictures import DOTS_PER_INCH, MOST_DOTS, boxes_allowed, font_families
-from clearhead.storage import storage_error
+from clearhead.inspection.pictures import DOTS_PER_INCH, MOST_DOTS, boxes_allowed, font_families, save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -131,10 +130,7 @@ class _Sheet:
 def _saved(figure: Figure, path: Path, headline: str) -> None:
     if headline:
         figure.suptitle(headline)
-    try:
-        figure.savefig(path)
-    except OSError as error:
-        raise storage_error(path, error) from error
+    save_figure(figure, path)
 
 
 def _image(picture: UInt8[Tensor, "channels height width"]) -> NDArray[np.uint8]:

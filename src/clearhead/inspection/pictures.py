@@ -15,13 +15,17 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from clearhead.errors import UsageError
 from clearhead.storage import storage_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.figure import Figure
     from matplotlib.image import AxesImage
 
+ENDINGS = (".png", ".svg", ".pdf")
+"""Of the names of pictures."""
 CJK_FONTS = ("Noto Sans CJK SC", "Noto Sans CJK JP", "Source Han Sans SC", "WenQuanYi Zen Hei", "PingFang SC",
              "Microsoft YaHei", "SimHei", "Arial Unicode MS")  # fmt: skip
 RAMP = ("#f2f6f9", "#bedeea", "#83c8d0", "#4fadc6", "#148ebe", "#006eb3", "#1b49a3", "#252a80", "#210a5b")
@@ -66,10 +70,7 @@ def draw_heads(
         figure.colorbar(image, ax=panels, shrink=0.6, aspect=30, pad=0.01, ticks=[0, 0.5, 1], label="weight")
         if headline:
             figure.suptitle(headline)
-        try:
-            figure.savefig(path)
-        except OSError as error:
-            raise storage_error(path, error) from error
+        save_figure(figure, path)
 
 
 class Changes(NamedTuple):
@@ -102,10 +103,7 @@ def draw_changes(path: Path, rows: Sequence[Changes]) -> None:
                 image = _changes_of(panel, kind, cells, sizes[kind], row, most)
             figure.colorbar(image, ax=list(line), shrink=0.8, label=row.meaning)
         figure.suptitle("without one head at a time: blue where it was of use", fontsize=11)
-        try:
-            figure.savefig(path)
-        except OSError as error:
-            raise storage_error(path, error) from error
+        save_figure(figure, path)
 
 
 def draw_confusion(path: Path, labels: Sequence[str], counts: Sequence[Sequence[int]], headline: str) -> None:
@@ -130,10 +128,17 @@ def draw_confusion(path: Path, labels: Sequence[str], counts: Sequence[Sequence[
         panel.set_ylabel("true label")
         panel.set_title(headline, fontsize=10)
         figure.colorbar(image, ax=panel, shrink=0.7, label="share of the true label")
-        try:
-            figure.savefig(path)
-        except OSError as error:
-            raise storage_error(path, error) from error
+        save_figure(figure, path)
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write a figure as the kind of picture that its name ends with."""
+    if path.suffix.lower() not in ENDINGS:
+        raise UsageError(f"{path}: a name that ends with one of {', '.join(ENDINGS)} says what to draw")
+    try:
+        figure.savefig(path)
+    except OSError as error:
+        raise storage_error(path, error) from error
 
 
 def _by_kind(changes: Mapping[str, float]) -> dict[str, dict[tuple[int, int], float]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from clearhead.engines.directory import ExportNotes, describe_export
 from clearhead.engines.opening import open_exported
 from clearhead.errors import ParityError, UsageError, WouldOverwriteError, choose
 from clearhead.export.targets import QUANTIZATIONS, TARGETS, write_model
-from clearhead.export.verify import EXACT, QUANTISED, Parity, compare
+from clearhead.export.verify import EXACT, QUANTISED, WORDS, Parity, Tolerance, compare
 from clearhead.run.card import with_section
 from clearhead.run.comparing import TRIALS, Copy, Original, made_up_texts
 from clearhead.run.using import load
@@ -55,6 +55,7 @@ def export(
     loaded = load(model, "cpu")
     if reduce is not None:
         _reduce(loaded, reduce)
+    tolerance = _tolerance(loaded.kind, quantize, {"BLEU": bleu_drop, "accuracy": accuracy_drop})
     config, tokenizers = loaded.model.config, _tokenizers(loaded)
     generation = loaded.generation.model_dump() if loaded.model.generates else None
     trial = TRIALS[config.kind]
@@ -62,9 +63,6 @@ def export(
     if most is not None:
         asked = asked.some(most)
     home, weights = locate(model)
-    wished = {"bleu": bleu_drop, "accuracy": accuracy_drop}
-    tolerance = EXACT if quantize is None else QUANTISED
-    tolerance = tolerance._replace(**{name: value for name, value in wished.items() if value is not None})
     found: list[Parity] = []
 
     def fill(draft: Path) -> None:
@@ -109,6 +107,16 @@ def export_loaded(loaded: Any, to: str, out: Path, **options: Any) -> Parity:
     if loaded.path is None:
         raise UsageError("a model that was not loaded from a directory cannot be exported: save it first")
     return export(loaded.path, to, out, **options)
+
+
+def _tolerance(kind: str, quantize: str | None, wished: Mapping[str, float | None]) -> Tolerance:
+    """How far apart the two may be; only what decides about a kind of model may be lost more or less of."""
+    given = {measure: value for measure, value in wished.items() if value is not None}
+    for measure in given:
+        if measure != WORDS[kind].decides:
+            raise UsageError(f"a {kind} is not judged by {measure}: leave out --max-{measure.lower()}-drop")
+    changes: dict[str, Any] = {measure.lower(): value for measure, value in given.items()}
+    return (EXACT if quantize is None else QUANTISED)._replace(**changes)
 
 
 def _tokenizers(loaded: Any) -> TokenizerPair | None:

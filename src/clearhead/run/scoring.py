@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -11,9 +11,10 @@ from clearhead.config import build
 from clearhead.data.doctor import kept_pairs
 from clearhead.data.naming import read_settings
 from clearhead.data.number_split import Split
-from clearhead.data.sources import DataConfig, Part, open_source
+from clearhead.data.reasons import REASONS, Reason
+from clearhead.data.sources import DataConfig, PairSource, Part, open_source
 from clearhead.engines.texts import TextTranslator
-from clearhead.errors import ConfigError, UsageError, choose
+from clearhead.errors import ConfigError, DataError, UsageError, choose
 
 SPLITS: dict[str, Split] = {"validation": "validation", "test": "test"}
 
@@ -87,13 +88,17 @@ def _trained_on(model: Path) -> TrainedOn | None:
 
 
 def _given(config: DataConfig, split: Split) -> list[ToScore] | None:
-    """Every usable pair counts in a score, duplicates included: only what cannot be read is left out."""
     source = open_source(config, split)
-    if source is None:
-        return None
-    return [
-        ToScore(raw.source, raw.target) for raw in source.pairs() if raw.source is not None and raw.target is not None
-    ]
+    return None if source is None else list(_readable(source))
+
+
+def _readable(source: PairSource) -> Iterator[ToScore]:
+    """Every pair counts in a score, duplicates included: only blank rows are passed over, and a bad one is named."""
+    for raw in source.pairs():
+        if raw.source is not None and raw.target is not None:
+            yield ToScore(raw.source, raw.target)
+        elif raw.reason is not Reason.EMPTY:
+            raise DataError(f"{source.name} line {raw.number:,} cannot be scored: {REASONS[raw.reason][1]}")
 
 
 def _split(trained_on: TrainedOn | None, split: str, part: str | None) -> list[ToScore]:

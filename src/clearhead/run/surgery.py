@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,14 +44,24 @@ class Notebook:
     def __init__(self, path: Path, fingerprint: str) -> None:
         self.path = path
         self.found: dict[str, dict[str, float]] = {}
-        lines = path.read_text(encoding="utf-8").split("\n") if path.is_file() else []
-        # A kill may leave half a line at the end.
-        rows = [row for line in lines[:-1] if (row := _parsed(line)) is not None]
-        if rows and rows[0].get("fingerprint") != fingerprint:
-            raise WouldOverwriteError(f"{path} has results of another model or other data: remove it, or change --out")
-        if rows:
-            self.found = {row.pop("name"): row for row in rows[1:]}
+        if path.exists():
+            self._read(fingerprint)
+        else:
+            _refuse_to_overwrite(results_beside(path))
         self._rewrite(fingerprint)
+
+    def _read(self, fingerprint: str) -> None:
+        lines = self.path.read_text(encoding="utf-8", errors="replace").split("\n")
+        first = _parsed(lines[0])
+        if first is None or "fingerprint" not in first:
+            _refuse_to_overwrite([self.path])
+        elif first["fingerprint"] != fingerprint:
+            raise WouldOverwriteError(
+                f"{self.path} has results of another model or other data: remove it, or change --out"
+            )
+        # A kill may leave half a line at the end.
+        rows = [row for line in lines[1:-1] if (row := _parsed(line)) is not None]
+        self.found = {row.pop("name"): row for row in rows}
 
     def add(self, name: str, values: dict[str, float]) -> None:
         """Note one result."""
@@ -75,6 +85,17 @@ class Notebook:
             raise storage_error(self.path, error) from error
 
 
+def results_beside(notes: Path) -> list[Path]:
+    """The table, the JSON file and the picture that go with notes, or with one another, by their names."""
+    return [notes.with_suffix(suffix) for suffix in (".tsv", ".json", ".png")]
+
+
+def _refuse_to_overwrite(paths: Iterable[Path]) -> None:
+    for path in paths:
+        if path.exists():
+            raise WouldOverwriteError(f"{path} exists already: remove it, or change --out")
+
+
 def _parsed(line: str) -> dict[str, Any] | None:
     try:
         row = json.loads(line)
@@ -88,6 +109,7 @@ def importance(
 ) -> Iterator[Effect]:
     """For every head, how what a trial measures changes without it; what `notes` has is not measured again.
 
+    Where there are no notes yet, there must be no results beside them either: what is there is somebody else's.
     `progress` hears how many examples are done, of as many as the trial has for each head and for the whole model.
     """
     names = [WHOLE, *(head.name for head in all_heads(model))]
@@ -120,7 +142,7 @@ def _fingerprint(model: Model, trial: Trial) -> str:
 
 def save_importance(stem: Path, effects: Sequence[Effect], measures: Sequence[Measure]) -> list[Path]:
     """Write a table, a JSON file and a picture of what heads are worth; the three names come back."""
-    table, tree, picture = (stem.with_suffix(suffix) for suffix in (".tsv", ".json", ".png"))
+    table, tree, picture = results_beside(stem)
     rows = [effect.row() for effect in effects]
     header = "\t".join(rows[0])
     lines = ["\t".join(_cell(value) for value in row.values()) for row in rows]
