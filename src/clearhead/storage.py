@@ -1,7 +1,8 @@
 """Files in, the same files safely on disk out: a directory gets its name only when all of it is there, sums included.
 
-Save once: write `NAME.clearhead-tmp-PID/`, fsync, sums, fsync, rename, fsync the parent. A kill at any moment leaves the old or
-the new, never half of one; between the renames that change one for the other, both are there under other names.
+Save once: write `NAME.clearhead-tmp-PID/`, fsync, sums, fsync, rename, fsync the parent. A kill at any moment leaves
+the old or the new, never half of one; between the renames that change one for the other, both are there under other
+names.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ class _Reader(HTMLParser):
     def unknown_decl(self, data: str) -> None:
         self._begin(is_text=False)
 
-    def parse_marked_section(self, i: int, report: int = 1) -> int:
+    def parse_marked_section(self, i: int, report: bool = True) -> int:
         # A comment up to the next ">", as for a browser; the library's own raises where it cannot read on.
         return self.parse_bogus_comment(i, report)
 
