@@ -70,7 +70,7 @@ WRONG: dict[str, tuple[str, int, str]] = {
     "resume on other kinds of data": (
         "train {run} --resume --tsv {corpus}/test.tsv",
         78,
-        "'tsv' belongs to kind 'tsv', but the kind is 'files'",
+        "'source' belongs to kind 'files', but the kind is 'tsv'",
     ),
     "train on a GPU that is not there": (
         "train numbers --device cuda:99 --out {tmp}/x",

@@ -86,7 +86,7 @@ def test_a_resumed_team_equals_an_unbroken_one_bit_for_bit(report: dict[str, Any
 
 MISTAKES = {
     "overwrite": ([73, 73], ["is not empty: go on with --resume", "is not empty: go on with --resume"]),
-    "diverge": ([1, 1], ["step 3: the loss is nan (examples", "step 3: the loss is nan (examples"]),
+    "diverge": ([1, 1], ["step 3: the loss is nan (pair ", "step 3: the loss is nan (pair "]),
     "vanish": ([69, 9], ["rank 0 of 2 has lost the others: one of them has ended, or the network is down", ""]),
     "differ": ([78, 78], ["rank 1: here train.lr is 0.02, and on rank 0 0.01: start", "here train.lr is 0.02, and"]),
     "miscount": ([69, 78], ["1 of 2 processes came", "rank 1 was told of 3 processes and another one of 2"]),
