@@ -232,7 +232,7 @@ test, and the mean and spread of pictures, which another machine may work out to
 
 def check_lasting(run: Path, begun: RunConfig, now: RunConfig) -> None:
     """Refuse to go on with a run by settings that would make another one of it."""
-    old, new = (dict(_leaves(config.model_dump())) for config in (begun, now))
+    old, new = (dict(leaves(config.model_dump())) for config in (begun, now))
     for key in dict.fromkeys([*old, *new]):
         before, after = old.get(key), new.get(key)
         if before != after and _lasts(key) and not _is_one_file(begun.data, before, now.data, after):
@@ -242,11 +242,11 @@ def check_lasting(run: Path, begun: RunConfig, now: RunConfig) -> None:
             )
 
 
-def _leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
     """All settings of a tree by their full names; in a list, names are numbers from 0."""
     if isinstance(value, (dict, list)):
         for name, entry in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _leaves(entry, f"{key}.{name}" if key else str(name))
+            yield from leaves(entry, f"{key}.{name}" if key else str(name))
     else:
         yield key, value
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from clearhead.errors import ConfigError, DataError
 from clearhead.run.devices import pick_device
-from clearhead.run.settings import RunConfig, build_config
+from clearhead.run.settings import RunConfig, build_config, leaves
 from clearhead.run.task import Prepared
 from clearhead.run.tasks import TASKS
 from clearhead.text.tokenizer import TokenizerPair
@@ -44,16 +44,9 @@ def agree_on(team: Team, config: RunConfig | None) -> RunConfig:
 
 
 def _difference(ours: RunConfig, theirs: RunConfig) -> str:
-    one, other = _flat(ours.model_dump()), _flat(theirs.model_dump())
-    key = next(key for key in one if one[key] != other[key])
-    return f"here {key} is {one[key]!r}, and on rank 0 {other[key]!r}"
-
-
-def _flat(tree: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return flat
+    one, other = (dict(leaves(config.model_dump())) for config in (ours, theirs))
+    key = next(key for key in dict.fromkeys([*one, *other]) if one.get(key) != other.get(key))
+    return f"here {key} is {one.get(key)!r}, and on rank 0 {other.get(key)!r}"
 
 
 def continues(team: Team, run: Path) -> bool:
