@@ -79,7 +79,7 @@ class Bert(Model):
             self.output = OutputLayer(config.dim, config.vocab_size, self.embedding, biased=config.output_bias)
         self.pooler = nn.Linear(config.dim, config.dim) if config.next_sentence else None
         self.next = nn.Linear(config.dim, 2) if config.next_sentence else None
-        initialise(self)
+        initialise(self, config.start)
 
     def encode(
         self,

@@ -59,7 +59,7 @@ class Classifier(Model):
         self.pooling = choose(POOLINGS, config.pooling, "pooling")(config.dim)
         self.dropout = Dropout(config.dropout)
         self.output = nn.Linear(config.dim, len(config.labels))
-        initialise(self)
+        initialise(self, config.start)
 
     def encode(self, ids: Int[Tensor, "batch time"], real: Bool[Tensor, "batch time"] | None = None) -> Tokens:
         """Read texts; `real` marks what is not padding, None when nothing is. Fewer tokens may come back."""

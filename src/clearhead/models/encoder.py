@@ -10,6 +10,7 @@ from pydantic import Field
 from clearhead.config import one_of
 from clearhead.models.model import ModelConfig
 from clearhead.nn.feedforward import FEED_FORWARDS
+from clearhead.nn.initialise import STARTS
 from clearhead.nn.kernels import KERNELS
 from clearhead.nn.norms import NORMS
 from clearhead.nn.positions import POSITIONS
@@ -47,6 +48,9 @@ class EncoderConfig(ModelConfig):
     """Put a norm between the embeddings and the first layer, as BERT does."""
     residual: Annotated[str, one_of(RESIDUALS, "residual arrangement")] = "pre"
     """Where the norm stands: before each sublayer, after it, or with no way around the sublayer at all."""
+    start: Annotated[str, one_of(STARTS, "start")] = "glorot"
+    """The first weights: glorot, or still, where sublayers add nothing at first (quicker to learn with norms before
+    them)."""
     feedforward: Annotated[str, one_of(FEED_FORWARDS, "feed-forward")] = "gelu"
     """The bend between the two maps of a feed-forward."""
     positions: Annotated[str, one_of(POSITIONS, "position scheme")] = "learned"

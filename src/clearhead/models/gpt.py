@@ -15,7 +15,7 @@ from clearhead.models.model import Model, ModelConfig
 from clearhead.nn.cache import StackCache
 from clearhead.nn.embedding import OutputLayer, TokenEmbedding
 from clearhead.nn.feedforward import FEED_FORWARDS
-from clearhead.nn.initialise import initialise
+from clearhead.nn.initialise import STARTS, initialise
 from clearhead.nn.kernels import KERNELS
 from clearhead.nn.norms import NORMS
 from clearhead.nn.positions import POSITIONS
@@ -52,6 +52,9 @@ class GptConfig(ModelConfig):
     """What norms add to a variance before they divide by its root; each norm's own number if not given."""
     residual: Annotated[str, one_of(RESIDUALS, "residual arrangement")] = "pre"
     """Where the norm stands: before each sublayer, after it, or with no way around the sublayer at all."""
+    start: Annotated[str, one_of(STARTS, "start")] = "glorot"
+    """The first weights: glorot, or still, where sublayers add nothing at first (quicker to learn with norms before
+    them)."""
     feedforward: Annotated[str, one_of(FEED_FORWARDS, "feed-forward")] = "gelu"
     """The bend between the two maps of a feed-forward."""
     positions: Annotated[str, one_of(POSITIONS, "position scheme")] = "rotary"
@@ -120,7 +123,7 @@ class Gpt(Model):
         self.output = OutputLayer(
             config.dim, config.vocab_size, self.embedding if config.tied else None, biased=config.output_bias
         )
-        initialise(self)
+        initialise(self, config.start)
 
     def hidden(
         self, ids: Int[Tensor, "batch time"], real: Bool[Tensor, "batch time"] | None = None

@@ -15,7 +15,7 @@ from clearhead.models.reduction import ReduceConfig
 from clearhead.nn.cache import StackCache
 from clearhead.nn.embedding import TIES, OutputLayer, TokenEmbedding
 from clearhead.nn.feedforward import FEED_FORWARDS
-from clearhead.nn.initialise import initialise
+from clearhead.nn.initialise import STARTS, initialise
 from clearhead.nn.kernels import KERNELS
 from clearhead.nn.norms import NORMS
 from clearhead.nn.positions import POSITIONS
@@ -62,6 +62,9 @@ class TranslatorConfig(ModelConfig):
     """The norm of the decoder, where it differs."""
     residual: Annotated[str, one_of(RESIDUALS, "residual arrangement")] = "pre"
     """Where the norm stands: before each sublayer, after it, or with no way around the sublayer at all."""
+    start: Annotated[str, one_of(STARTS, "start")] = "glorot"
+    """The first weights: glorot, or still, where sublayers add nothing at first (quicker to learn with norms before
+    them)."""
     feedforward: Annotated[str, one_of(FEED_FORWARDS, "feed-forward")] = "relu"
     """The bend between the two maps of a feed-forward."""
     positions: Annotated[str, one_of(POSITIONS, "position scheme")] = "sinusoidal"
@@ -122,7 +125,7 @@ class Translator(Model):
         self.decoder = self._stack(
             config.decoder_layers, config.decoder_norm or config.norm, config.decoder_heads, causal=True, cross=True
         )
-        initialise(self)
+        initialise(self, config.start)
 
     def _stack(
         self,

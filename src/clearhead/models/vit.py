@@ -15,7 +15,7 @@ from clearhead.models.model import Model, ModelConfig
 from clearhead.models.reduction import ReduceConfig
 from clearhead.nn.dropout import Dropout
 from clearhead.nn.feedforward import FEED_FORWARDS
-from clearhead.nn.initialise import initialise
+from clearhead.nn.initialise import STARTS, initialise
 from clearhead.nn.kernels import KERNELS
 from clearhead.nn.norms import NORMS
 from clearhead.nn.patches import GRIDS, STEMS, ClassToken
@@ -69,6 +69,9 @@ class VitConfig(ModelConfig):
     """What norms add to a variance before they divide by its root; each norm's own number if not given."""
     residual: Annotated[str, one_of(RESIDUALS, "residual arrangement")] = "pre"
     """Where the norm stands: before each sublayer, after it, or with no way around the sublayer at all."""
+    start: Annotated[str, one_of(STARTS, "start")] = "glorot"
+    """The first weights: glorot, or still, where sublayers add nothing at first (quicker to learn with norms before
+    them)."""
     feedforward: Annotated[str, one_of(FEED_FORWARDS, "feed-forward")] = "gelu"
     """The bend between the two maps of a feed-forward."""
     positions: Annotated[str, one_of(GRIDS, "position scheme")] = "learned"
@@ -143,7 +146,7 @@ class Vit(Model):
         self.spread: Tensor
         for name in ("mean", "spread"):
             self.register_buffer(name, torch.tensor(getattr(config, name))[:, None, None], persistent=False)
-        initialise(self)
+        initialise(self, config.start)
 
     def encode(self, pictures: UInt8[Tensor, "batch channels height width"]) -> Tokens:
         """Look at pictures, whose values go from 0 to 255; what comes back may be fewer tokens than patches."""

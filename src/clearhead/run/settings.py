@@ -224,10 +224,11 @@ FREE = (
     "data.test", "data.test_source", "data.test_target", "data.test_tsv", "data.test_text", "data.test_pictures",
     "data.test_picture_labels",
     "model.dropout", "model.attention_dropout", "model.kernel", "model.reduce.temperature", "model.reduce.weight",
-    "model.mean", "model.spread",
+    "model.mean", "model.spread", "model.start",
 )  # fmt: skip
 """What of that may change all the same: how hard training is made, where things are, how they are computed, the final
-test, and the mean and spread of pictures, which another machine may work out to another last digit."""
+test, how fresh weights would be made, and the mean and spread of pictures, which another machine may work out to
+another last digit."""
 
 
 def check_lasting(run: Path, begun: RunConfig, now: RunConfig) -> None:
