@@ -262,6 +262,8 @@ def test_flags_that_make_no_sense_are_refused(clearhead: Clearhead, trained: Pat
         (("score", "--model", files_run, "--csv", "x"), "--csv is for classifiers"),
         (("train", "classifier"), "say what to train on: --tsv FILE"),
         (("train", "classifier", "--source", "x"), "a classifier is not trained on --source"),
+        (("train", "classifier", "--tsv", "x", "--validation-csv", "y"), "all of one kind, not tsv and csv"),
+        (("train", "classifier", "--csv", "x", "--jsonl", "y"), "all of one kind, not csv and jsonl"),
         (("inspect", trained, "x", "--target", "nobody"), "unknown label 'nobody'"),
         (("inspect", trained, "x", "--beam", 2), "--beam is about translating"),
     ):

@@ -15,7 +15,7 @@ from clearhead.data.labelled import KINDS, LabelledConfig, LabelledTexts, check_
 from clearhead.data.sets import SETS
 from clearhead.data.texts import Survey, kept_texts, listed
 from clearhead.data.tokenised import Tagged
-from clearhead.errors import ConfigError, DataError
+from clearhead.errors import ConfigError, DataError, UsageError
 from clearhead.models.classifier import Classifier, ClassifierConfig
 from clearhead.run.classifying import LoadedClassifier
 from clearhead.run.gathering import Corpus, Gathered, gather, learn_tokenizer, open_corpus, tokenised
@@ -38,7 +38,9 @@ class ClassifierTask(Task[ClassifierRun, Gathered, Classifier]):
     terms = Terms("texts", ("text", "label", "said"), has_perplexity=False)
 
     def given(self, files: Mapping[str, str]) -> Tree:
-        kind = next(kind for kind in KINDS if kind in files or f"validation_{kind}" in files)
+        kind, *others = (kind for kind in KINDS if kind in files or f"validation_{kind}" in files)
+        if others:
+            raise UsageError(f"labelled texts are all of one kind, not {kind} and {others[0]}: turn one into the other")
         names = {"train": files.get(kind), "validation": files.get(f"validation_{kind}")}
         return {"kind": kind, **{name: file for name, file in names.items() if file is not None}}
 
