@@ -11,6 +11,7 @@ import torch
 from clearhead.checkpoint import StoredModel, named_tensors
 from clearhead.models.classifier import Classifier, ClassifierConfig
 from clearhead.models.reduction import ReduceConfig
+from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.run.starting import take_weights
 
 
@@ -42,3 +43,20 @@ def test_thresholds_are_those_that_were_learnt_unless_somebody_has_said_where_to
     assert ("new: encoder.blocks.0.reduction.threshold" in note) == (said is not None)
     ours, theirs = named_tensors(model), named_tensors(start)
     assert all(torch.equal(ours[name], theirs[name]) for name in ours if not name.endswith(".threshold"))
+
+
+def translator(decoder_layers: int, start: str = "glorot") -> Translator:
+    sizes: dict[str, Any] = {"dim": 8, "ff_dim": 8, "num_heads": 2, "encoder_layers": 1, "max_len": 8}
+    vocabulary: dict[str, Any] = {"source_vocab_size": 9, "target_vocab_size": 9}
+    return Translator(TranslatorConfig(decoder_layers=decoder_layers, start=start, **sizes, **vocabulary)).eval()
+
+
+def test_new_decoder_layers_change_nothing_at_a_still_start() -> None:
+    known, deeper = translator(2), translator(4, "still")
+    note = take_weights(deeper, StoredModel(known, None, None, Path("runs/known")))
+    assert "new: decoder.blocks.2." in note
+    source, target = torch.randint(3, 9, (2, 5)), torch.randint(3, 9, (2, 4))
+    assert torch.equal(deeper(source, target), known(source, target))
+    loud = translator(4)
+    take_weights(loud, StoredModel(known, None, None, Path("runs/known")))
+    assert not torch.allclose(loud(source, target), known(source, target))
