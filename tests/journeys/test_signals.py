@@ -65,6 +65,15 @@ def test_before_the_first_step_there_is_nothing_to_wait_for() -> None:
     assert stop.exit_code == 143
 
 
+def test_a_second_sigterm_is_the_first_once_more(capsys: pytest.CaptureFixture[str]) -> None:
+    with stoppable() as stop:
+        stop.is_training = True
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert stop() and stop.exit_code == 143
+        assert capsys.readouterr().err == "clearhead: stopping after this step; once more to stop at once\n"
+
+
 def test_the_first_signal_is_a_wish_and_the_second_an_order(capsys: pytest.CaptureFixture[str]) -> None:
     before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), stoppable() as stop:

@@ -290,6 +290,8 @@ LASTING = {
     "train.optimizer=muon": ('with train.optimizer = "adamw"', 'with train.optimizer = "muon"'),
     "train.accumulate=2": ("with train.accumulate = 1", "with train.accumulate = 2"),
     "train.seed=2": ("with train.seed = 1", "with train.seed = 2"),
+    "train.loss=kl": ('with train.loss = "cross_entropy"', 'with train.loss = "kl"'),
+    "train.smoothing=0.3": ("with train.smoothing = 0.1", "with train.smoothing = 0.3"),
     "batches.max_tokens=200": ("with batches.max_tokens = 300", "with batches.max_tokens = 200"),
     "batches.batch_size=7": ("without batches.batch_size", "with batches.batch_size = 7"),
     "data.train_size=50": ("with data.train_size = 60", "with data.train_size = 50"),
@@ -462,5 +464,23 @@ def test_data_that_has_shrunk_is_noticed(tiny: Configure, tmp_path: Path) -> Non
     config = tiny(data__kind="tsv", data__tsv=str(tmp_path / "pairs.tsv"), train__save_every=1, batches__max_tokens=60)
     until(train(config), 7)
     (tmp_path / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs[:9]))
-    with pytest.raises(DataError, match="the data or the batch settings are not those of the interrupted run"):
+    with pytest.raises(DataError, match=r"the data to train on are no longer those that .* began with \(57 ex.*, 8 ex"):
         list(resume(Path(config.out), []))
+
+
+def test_other_data_under_the_same_name_are_noticed(tiny: Configure, tmp_path: Path) -> None:
+    pairs, config = tmp_path / "pairs.tsv", tiny(data__kind="tsv", data__tsv=str(tmp_path / "pairs.tsv"))
+    lines = [f"satz {number}\tsentence {number}\n" for number in range(60)]
+    pairs.write_text("".join(lines))
+    list(train(config))
+    run = Path(config.out)
+    for others in ([*lines, "ein satz\ta sentence\n"], lines[1:], [line.replace("satz", "sätze") for line in lines]):
+        pairs.write_text("".join(others))
+        with pytest.raises(DataError, match="put those back, or start a new run, with init = "):
+            list(resume(run, ["train.steps=9"]))
+    pairs.write_text("".join(lines))
+    assert losses(list(resume(run, ["train.steps=9"]))).keys() == {9}
+    # A run of an earlier version has not written down what it was trained on.
+    (run / "data.json").unlink()
+    pairs.write_text("".join([*lines, "ein satz\ta sentence\n"]))
+    assert losses(list(resume(run, ["train.steps=10"]))).keys() == {10}

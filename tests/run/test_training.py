@@ -15,9 +15,18 @@ import torch
 from safetensors.torch import save_file
 from tests.run.assembling import assembled
 
-from clearhead.checkpoint import all_steps, best_first, load_model, model_tensors, read_tensors, restore_model
+from clearhead.checkpoint import (
+    UNDER_WAY,
+    all_steps,
+    best_first,
+    load_model,
+    model_tensors,
+    named_tensors,
+    read_tensors,
+    restore_model,
+)
 from clearhead.data.batches import Cursor
-from clearhead.errors import DivergedError, StorageError
+from clearhead.errors import DivergedError, StorageError, UnavailableError
 from clearhead.run.settings import RunConfig, read_config
 from clearhead.run.training import resume, train
 from clearhead.run.using import load
@@ -54,7 +63,7 @@ def test_a_finished_run_has_everything_that_was_promised(tiny: Configure) -> Non
     run = Path(config.out)
     assert {path.name for path in run.iterdir()} == {
         "config.toml", "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "SHA256SUMS",
-        "metrics.jsonl", "train.log", "samples.txt", "loss.png", "checkpoints", "model",
+        "data.json", "metrics.jsonl", "train.log", "samples.txt", "loss.png", "checkpoints", "model",
     }  # fmt: skip
     assert (run / "loss.png").read_bytes().startswith(b"\x89PNG")
     assert {path.name for path in (run / "checkpoints").iterdir()} == {"step-4", "step-8", "last", "best"}
@@ -114,6 +123,46 @@ def test_a_wish_to_stop_leaves_a_model_and_a_run_that_goes_on(tiny: Configure) -
     load(config.out).translate("eins")
     events = list(resume(Path(config.out), []))
     assert [event.step for event in events if isinstance(event, Progress)] == list(range(3, 9))
+
+
+@pytest.mark.usefixtures("brief")
+def test_a_run_that_goes_on_is_used_as_it_is_by_now(tiny: Configure) -> None:
+    config = tiny(train__schedule="constant")
+    list(train(config))
+    run = Path(config.out)
+    ended, best = named_tensors(load_model(run).model), run / "checkpoints" / "best"
+    events = resume(run, ["train.steps=80", "train.validate_every=2"])
+    assert any(
+        isinstance(event, Saved) and event.step > 8 and best.resolve().name == event.path.name for event in events
+    )
+    used, stored = named_tensors(load_model(run).model), read_tensors(best / "model.safetensors")
+    assert all(torch.equal(used[name], stored[name]) for name in stored)
+    assert any(not torch.equal(used[name], ended[name]) for name in stored)
+    assert (run / UNDER_WAY).exists() and finished_by(list(events)).step == 80
+    assert not (run / UNDER_WAY).exists()
+
+
+@pytest.mark.usefixtures("brief")
+def test_a_wish_to_stop_in_the_last_step_is_no_interruption(tiny: Configure) -> None:
+    config = tiny()
+    wishes = iter([False] * 7 + [True])
+    finished = finished_by(list(train(config, stop=lambda: next(wishes))))
+    assert (finished.step, finished.reason) == (8, "done")
+
+
+@pytest.mark.usefixtures("brief")
+def test_two_processes_do_not_train_in_one_directory(tiny: Configure) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    config = tiny()
+    list(train(config))
+    run = Path(config.out)
+    before = (run / "metrics.jsonl").read_bytes()
+    with (run / UNDER_WAY).open("ab") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(UnavailableError, match="is being trained by another process: wait for it, or stop it"):
+            list(resume(run, ["train.steps=12"]))
+    assert (run / "metrics.jsonl").read_bytes() == before
+    assert finished_by(list(resume(run, ["train.steps=12"]))).step == 12
 
 
 @pytest.mark.usefixtures("brief")

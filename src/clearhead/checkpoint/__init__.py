@@ -3,6 +3,7 @@
 from clearhead.checkpoint.formats import DTYPES
 from clearhead.checkpoint.models import (
     PICKLES,
+    UNDER_WAY,
     StoredModel,
     describe_model,
     described_model,
@@ -25,6 +26,7 @@ from clearhead.checkpoint.tensors import (
 __all__ = [
     "DTYPES",
     "PICKLES",
+    "UNDER_WAY",
     "Checkpoints",
     "StoredModel",
     "all_steps",

@@ -31,6 +31,8 @@ from clearhead.storage import (
 from clearhead.text.tokenizer import TokenizerPair
 
 FORMAT_VERSION = 1
+UNDER_WAY = "under-way"
+"""The file that a run directory has while it is trained in, and after that if it came to no end."""
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
@@ -167,7 +169,8 @@ def locate(path: Path) -> tuple[Path, Path]:
         raise DataError(f"{path} looks like a pickle, which can run code when read: convert it to safetensors first")
     if (path / "model.safetensors").is_file() and (path / "config.json").is_file():
         return path, path
-    if (path / "model").is_dir():
+    # A run that goes on has better weights than those of its last end.
+    if (path / "model").is_dir() and not ((path / UNDER_WAY).exists() and (path / "checkpoints" / "best").exists()):
         return path / "model", path / "model"
     for link in ("best", "last"):
         if (path / "checkpoints" / link).exists():

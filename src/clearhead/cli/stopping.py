@@ -27,15 +27,19 @@ class Stop:
 
 @contextmanager
 def stoppable() -> Iterator[Stop]:
-    """Turn the first Ctrl-C or SIGTERM into a wish, granted after the current step; a second one ends the run."""
+    """Turn the first Ctrl-C or SIGTERM into a wish, granted after the current step; a second Ctrl-C ends the run.
+
+    A second SIGTERM is the first once more: a launcher passes on what its workers were sent, too.
+    """
     stop = Stop()
 
     def wish(number: int, frame: object) -> None:
         is_repeated = stop()
         stop.signal = number
-        if is_repeated or not stop.is_training:
+        if not stop.is_training or (is_repeated and number == signal.SIGINT):
             raise KeyboardInterrupt
-        show.fail("stopping after this step; once more to stop at once")
+        if not is_repeated:
+            show.fail("stopping after this step; once more to stop at once")
 
     before = {number: signal.signal(number, wish) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -10,6 +10,7 @@ from pathlib import Path
 from torch import Tensor
 
 from clearhead.checkpoint import (
+    UNDER_WAY,
     all_steps,
     best_first,
     is_whole,
@@ -46,6 +47,7 @@ def finish(assembled: Assembled, events: Iterator[Event]) -> Iterator[Event]:
                     training_config=settings_for(path, assembled.config),
                     tensors=tensors,
                 )
+                (path.parent / UNDER_WAY).unlink(missing_ok=True)
         yield dataclasses.replace(event, model_dir=path)
 
 

@@ -216,9 +216,12 @@ def settings_for(directory: Path, config: RunConfig) -> str:
     return to_toml(config.model_copy(update={"data": data}))
 
 
-LASTING = ("init", "data", "tokenizer", "batches", "model", "train.seed", "train.accumulate", "train.optimizer")
+LASTING = (
+    "init", "data", "tokenizer", "batches", "model", "train.seed", "train.accumulate", "train.optimizer",
+    "train.loss", "train.smoothing",
+)  # fmt: skip
 """What stays as it was for as long as a run goes on: what its weights compute, what is trained on and what is held out,
-what a step is, and what the optimizer remembers."""
+what a step is, what the optimizer remembers, and what checkpoints are compared by."""
 FREE = (
     "data.base", "data.workers", "data.drop_tokens", "data.split_pieces", "data.distort",
     "data.test", "data.test_source", "data.test_target", "data.test_tsv", "data.test_text", "data.test_pictures",

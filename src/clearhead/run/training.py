@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from clearhead.checkpoint import all_steps, describe_model, described_model, seal_description, verify_description
+from clearhead.checkpoint import (
+    UNDER_WAY,
+    all_steps,
+    describe_model,
+    described_model,
+    seal_description,
+    verify_description,
+)
 from clearhead.data.naming import read_settings
 from clearhead.errors import MissingInputError, WouldOverwriteError
 from clearhead.models import MODELS
+from clearhead.run.alone import alone
 from clearhead.run.assembling import Assembled, assemble
 from clearhead.run.devices import pick_device
 from clearhead.run.finishing import finish
+from clearhead.run.recognising import recognise, remember
 from clearhead.run.settings import RunConfig, build_config, check_lasting, read_config, settings_for
 from clearhead.run.starting import read_start
 from clearhead.run.tasks import TASKS
@@ -25,7 +35,7 @@ from clearhead.training.events import Event, Noted, Reading
 from clearhead.training.logbook import Logbook
 from clearhead.training.loop import TrainingState
 
-BEFORE_CONFIG = ("metrics.jsonl", "train.log")
+BEFORE_CONFIG = (UNDER_WAY, "metrics.jsonl", "train.log")
 """What a run writes before its config.toml: alone, they are left from a start that failed, and nothing is lost."""
 
 
@@ -55,7 +65,7 @@ def train(
                 raise WouldOverwriteError(f"{run} is not empty: go on with --resume, or choose another --out")
         team.note(BEGUN, str(run.resolve()))
         examined = examine_together(team, config, examined, progress)
-    return _as_a_team(team, _recorded(team, run, _start(config, examined, team, stop)))
+    return _as_a_team(team, run, _recorded(team, run, _start(config, examined, team, stop)))
 
 
 def rehearse(
@@ -92,7 +102,7 @@ def resume(
         config = agree_on(team, config)
         team.note(BEGUN, str(run.resolve()))
         examined = examine_together(team, config, None, progress)
-    return _as_a_team(team, _resume(config, examined, team, stop))
+    return _as_a_team(team, run, _resume(config, examined, team, stop))
 
 
 def _stored_config(run: Path, assignments: list[str]) -> RunConfig:
@@ -115,10 +125,13 @@ def _is_worth_keeping(path: Path) -> bool:
     return path.name not in BEFORE_CONFIG and DRAFT not in path.name
 
 
-def _as_a_team(team: Team, events: Iterator[Event]) -> Iterator[Event]:
-    """Pass a run's events on; the team ends with it, however it ends."""
+def _as_a_team(team: Team, run: Path, events: Iterator[Event]) -> Iterator[Event]:
+    """Pass a run's events on, with its directory to ourselves; the team ends with it, however it ends."""
     try:
-        with team.working():
+        with team.working(), ExitStack() as held:
+            with team.agreement():
+                if team.leads:
+                    held.enter_context(alone(run))
             yield from events
     finally:
         team.leave()
@@ -173,6 +186,7 @@ def _go_on(
         if team.leads:
             # Again, with what was filled in from the data, which may be others by now.
             check_lasting(run, _begun_with(run), assembled.config)
+            recognise(run, prepared)
     state, notes = assembled.checkpoints.restore()
     with team.agreement():
         if team.leads:
@@ -189,6 +203,7 @@ def _describe(run: Path, assembled: Assembled) -> None:
         _write_config(run, assembled.config)
         describe_model(run, assembled.model.config, assembled.prepared.tokenizers, assembled.generation)
         seal_description(run)
+        remember(run, assembled.prepared)
     except OSError as error:
         raise storage_error(run, error) from error
 

@@ -135,7 +135,8 @@ class Loop:
             elif config.save_every is not None and step % config.save_every == 0:
                 yield self._save(state, None)
                 saved_step = step
-            if self.team.any(self.stop()):
+            # Whoever asks during the last step gets what he would have got anyway.
+            if step < total and self.team.any(self.stop()):
                 reason = "interrupted"
                 break
         if saved_step != state.step:
