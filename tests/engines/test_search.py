@@ -156,7 +156,7 @@ def run_once(logits: Sequence[float], config: GenerationConfig) -> list[list[Hyp
 
 @pytest.mark.parametrize("strategy", STRATEGY_NAMES)
 def test_numbers_that_are_not_finite_are_an_error(strategy: str) -> None:
-    with pytest.raises(DivergedError, match=r"^the model gives numbers that are not finite for token 1 of input row 0"):
+    with pytest.raises(DivergedError, match=r"^the model gives numbers that are not finite for token 1 of text 1"):
         run_once([0.0, float("nan"), 1.0, 1.0, 2.0], GenerationConfig(strategy=strategy))
 
 
@@ -164,3 +164,14 @@ def test_numbers_that_are_not_finite_are_an_error(strategy: str) -> None:
 def test_a_row_with_nothing_left_to_say_ends(strategy: str) -> None:
     ((only,),) = run_once([0.0, -5.0, 1.0, 1.0], GenerationConfig(strategy=strategy, min_len=3))
     assert (only.ids, only.finished) == ((), True)
+
+
+@pytest.mark.parametrize("vocab", [1000, 3000, 5001, 7999, 12001])
+@pytest.mark.parametrize("count", [1, 2, 4, 7])
+def test_where_one_token_may_come_it_comes_first_and_the_others_exist(vocab: int, count: int) -> None:
+    scores = np.full((3, vocab), -np.inf, np.float32)
+    scores[[0, 1, 2], [EOS_ID, vocab - 1, vocab // 2]] = 0.0
+    values, tokens = best_few(scores, count)
+    assert tokens[:, 0].tolist() == [EOS_ID, vocab - 1, vocab // 2]
+    assert (values[:, 0] == 0).all() and np.isneginf(values[:, 1:]).all()
+    assert (tokens < vocab).all()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from clearhead.generate.sampling import FILTERS, draw, filtered, uniform
+from clearhead.generate.chance import BLOCK, Chances
+from clearhead.generate.sampling import FILTERS, draw, filtered
 from clearhead.generate.settings import GenerationConfig
 
 SAMPLE = GenerationConfig(strategy="sample")
@@ -99,12 +101,30 @@ def test_a_token_of_no_probability_is_never_drawn() -> None:
         assert (probs.gather(1, places[:, None]) > 0).all()
 
 
+def uniform(seed: int, row_keys: Sequence[int], copies: int, steps: int) -> Tensor:
+    chances = Chances(seed, row_keys, copies)
+    return torch.from_numpy(np.stack([chances.at(step) for step in range(steps)], axis=-1))
+
+
 def test_numbers_depend_on_seed_key_copy_and_step_alone() -> None:
-    many = uniform(7, [3, -1, 2**64 - 2], copies=3, steps=20)
+    steps = 2 * BLOCK + 20
+    many = uniform(7, [3, -1, 2**64 - 2], copies=3, steps=steps)
     assert torch.equal(uniform(7, [-1], copies=2, steps=5)[0], many[1, :2, :5])
-    assert torch.equal(uniform(7, [-2], copies=3, steps=20)[0], many[2])
+    assert torch.equal(uniform(7, [-2], copies=3, steps=steps)[0], many[2])
     assert len(many.flatten().unique()) == many.numel()
-    assert not torch.equal(uniform(8, [3], copies=3, steps=20)[0], many[0])
+    assert not torch.equal(uniform(8, [3], copies=3, steps=steps)[0], many[0])
+
+
+def test_numbers_drawn_in_blocks_are_those_of_one_long_draw() -> None:
+    stream = np.random.Philox(counter=np.array([0, 0, 0, 1], np.uint64), key=np.array([7, 3], np.uint64))
+    whole = np.random.Generator(stream).random(3 * BLOCK)
+    assert np.array_equal(uniform(7, [3], copies=2, steps=3 * BLOCK)[0, 1].numpy(), whole)
+
+
+def test_a_text_of_any_length_may_be_asked_for(toy: Any) -> None:
+    model = toy(num_rows=2)
+    found = model.run(SAMPLE, max_lens=[10**12] * 2)
+    assert [one.finished for (one,) in found] == [True, True]
 
 
 def test_numbers_are_spread_evenly() -> None:

@@ -139,7 +139,7 @@ def test_an_impossible_end_is_still_the_last_resort(strategy: str, toy: Any) -> 
 def test_numbers_that_are_not_finite_are_an_error(strategy: str, poison: float, toy: Any) -> None:
     model = toy()
     model.table[4, 0, 0, 7] = poison
-    with pytest.raises(DivergedError, match=r"not finite for token 1 of input row 4: its weights are damaged"):
+    with pytest.raises(DivergedError, match=r"not finite for token 1 of text 5: its weights are damaged"):
         model.run(config_for(strategy))
 
 

@@ -129,9 +129,10 @@ class Search:
         log_probs = log_softmax(logits)
         broken = np.isnan(log_probs[:, EOS_ID])
         if broken.any():
+            text = self.row_keys[int(paths.origin[broken][0])] + 1
             raise DivergedError(
-                f"the model gives numbers that are not finite for token {paths.length + 1} of input row "
-                f"{int(paths.origin[broken][0])}: the exported weights are damaged"
+                f"the model gives numbers that are not finite for token {paths.length + 1} of text {text:,}: "
+                "the exported weights are damaged"
             )
         constrain(log_probs, paths.history, paths.origin, self.config, self.limits)
         return log_probs, state

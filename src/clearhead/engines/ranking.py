@@ -33,6 +33,7 @@ def best_few(scores: Floats, count: int) -> tuple[Floats, Ids]:
     count = min(count, vocab)
     if vocab < 4 * count * BLOCK:
         tokens = np.argpartition(scores, vocab - count, axis=1)[:, vocab - count :]
+        values = np.take_along_axis(scores, tokens, 1)
     else:
         whole = vocab // BLOCK * BLOCK
         maxima = scores[:, :whole].reshape(rows, whole // BLOCK, BLOCK).max(-1)
@@ -43,8 +44,9 @@ def best_few(scores: Floats, count: int) -> tuple[Floats, Ids]:
         # What a short block lacks is minus infinity.
         inside = np.where(places < vocab, np.take_along_axis(scores, np.minimum(places, vocab - 1), 1), -np.inf)
         chosen = np.argpartition(inside, inside.shape[1] - count, axis=1)[:, inside.shape[1] - count :]
-        tokens = np.take_along_axis(places, chosen, 1)
-    values = np.take_along_axis(scores, tokens, 1)
+        # Where hardly any token may come, places that a short block lacks are chosen: its last token stands for them.
+        tokens = np.minimum(np.take_along_axis(places, chosen, 1), vocab - 1)
+        values = np.take_along_axis(inside, chosen, 1)
     order = np.lexsort((tokens, -values), axis=1)
     values, tokens = np.take_along_axis(values, order, 1), np.take_along_axis(tokens, order, 1)
     # Partitions leave equals out as they like: at the top, the first token of all counts.

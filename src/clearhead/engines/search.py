@@ -16,7 +16,7 @@ from clearhead.engines.hypotheses import Choice, Paths, Pool, Results, Search, S
 from clearhead.engines.ranking import Floats, Ids
 from clearhead.engines.rules import FORBIDDEN, Limits
 from clearhead.errors import choose
-from clearhead.generate.chance import uniform_numbers
+from clearhead.generate.chance import Chances
 from clearhead.generate.settings import GenerationConfig
 from clearhead.text.specials import BOS_ID, EOS_ID
 
@@ -105,11 +105,10 @@ def sample(search: Search, state: State) -> Steps:
     paths = Paths.start(origin, number, state if copies == 1 else state.select(origin))
     if config.temperature == 0:
         return _walk(search, paths, _likeliest)
-    steps = int(search.max_lens.max()) + 1 if len(search.max_lens) else 0
-    numbers = uniform_numbers(config.seed, search.row_keys, copies, steps)
+    chances = Chances(config.seed, search.row_keys, copies)
 
     def pick(log_probs: Floats, paths: Paths) -> Ids:
-        return draw(filtered(log_probs, config), numbers[paths.origin, paths.label, paths.length])
+        return draw(filtered(log_probs, config), chances.at(paths.length)[paths.origin, paths.label])
 
     return _walk(search, paths, pick)
 

@@ -19,6 +19,11 @@ class Hypothesis:
     score: float
     """The log-probability normalised for length: what hypotheses are compared by."""
     token_log_probs: tuple[float, ...]
-    """One for each of ids, and one for </s> if it is finished; none at all from an engine that does not tell them."""
+    """One for each of ids, and one for </s> if it came; none at all from an engine that does not tell them."""
     finished: bool
     """False if it was cut off at the longest length; such a one ranks behind all that are finished."""
+
+    @property
+    def said_end(self) -> bool:
+        """Whether it ended with </s>, and not where it was told to stop or at the longest length."""
+        return self.finished and len(self.token_log_probs) > len(self.ids)

@@ -6,14 +6,14 @@ under that setting's name. Filters apply in the table's order, each to what the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from clearhead.generate.chance import uniform_numbers
+from clearhead.generate.chance import Chances
 from clearhead.generate.greedy import likeliest, walk
 from clearhead.generate.search import Paths, Search, Steps
 from clearhead.generate.settings import GenerationConfig
@@ -31,18 +31,13 @@ def sample(search: Search, state: State) -> Steps:
     paths = Paths.start(origin, number, state if copies == 1 else state.select(origin))
     if config.temperature == 0:
         return walk(search, paths, likeliest)
-    steps = int(search.max_lens.max()) + 1 if len(search.max_lens) else 0
-    numbers = uniform(config.seed, search.row_keys, copies, steps).to(origin.device)
+    chances = Chances(config.seed, search.row_keys, copies)
 
     def pick(log_probs: Float[Tensor, "rows vocab"], paths: Paths) -> Int[Tensor, "rows"]:
-        return draw(filtered(log_probs, config), numbers[paths.origin, paths.label, paths.length])
+        numbers = torch.from_numpy(chances.at(paths.length)).to(origin.device)
+        return draw(filtered(log_probs, config), numbers[paths.origin, paths.label])
 
     return walk(search, paths, pick)
-
-
-def uniform(seed: int, row_keys: Sequence[int], copies: int, steps: int) -> Float[Tensor, "inputs copies steps"]:
-    """Numbers from 0 up to 1 that do not depend on which other rows, copies or steps are asked for."""
-    return torch.from_numpy(uniform_numbers(seed, row_keys, copies, steps))
 
 
 def filtered(log_probs: Float[Tensor, "rows vocab"], config: GenerationConfig) -> Float[Tensor, "rows vocab"]:

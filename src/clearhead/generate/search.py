@@ -106,9 +106,10 @@ class Search:
         # One column tells: a NaN or plus infinity anywhere in a row makes the whole row NaN.
         broken = log_probs[:, self.eos_id].isnan()
         if broken.any():
+            text = self.row_keys[int(paths.origin[broken][0])] + 1
             raise DivergedError(
-                f"the model gives numbers that are not finite for token {paths.length + 1} of input row "
-                f"{int(paths.origin[broken][0])}: its weights are damaged, or need a higher precision"
+                f"the model gives numbers that are not finite for token {paths.length + 1} of text {text:,}: "
+                "its weights are damaged, or need a higher precision"
             )
         constrain(self.constraints, log_probs, paths.history, paths.origin, self.eos_id)
         return log_probs, state

@@ -93,6 +93,10 @@ class GenerationConfig(Record):
 
         >>> GenerationConfig(max_len_ratio=2.0, max_len_extra=3).max_lens([1, 5, 500], room=255)
         [5, 13, 255]
+        >>> GenerationConfig(max_len_ratio=1e308).max_lens([100], room=255)
+        [255]
         """
         longest = room if self.max_len is None else min(room, self.max_len)
-        return [min(longest, int(self.max_len_ratio * length) + self.max_len_extra) for length in source_lens]
+        # Whoever wants no limit may say a ratio of 1e308.
+        scaled = (int(min(longest, self.max_len_ratio * length)) for length in source_lens)
+        return [min(longest, length + self.max_len_extra) for length in scaled]
