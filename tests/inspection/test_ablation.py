@@ -14,6 +14,7 @@ from clearhead.errors import ConfigError
 from clearhead.inspection.ablation import ablated, prune_heads
 from clearhead.inspection.names import all_heads
 from clearhead.inspection.record import recording
+from clearhead.models.reduction import ReduceConfig
 from clearhead.models.translator import Translator
 from clearhead.nn.masks import real_tokens
 from clearhead.nn.positions import POSITIONS
@@ -168,6 +169,15 @@ def test_what_cannot_be_pruned_is_refused(make: Maker) -> None:
         prune_heads(model, ["decoder.1.cross"])
     with pytest.raises(ConfigError, match=r"did you mean 'decoder.1.cross.1'"):
         prune_heads(model, ["decoder.1.crosss.1"])
+
+
+def test_heads_that_have_a_say_in_which_tokens_become_fewer_stay(make: Maker) -> None:
+    model = make(reduce=ReduceConfig(kind="merge", r=2))
+    with pytest.raises(ConfigError, match=r"encoder.0.self.1 cannot be taken out while tokens become fewer"):
+        prune_heads(model, ["encoder.0.self.1", "decoder.1.cross.2"])
+    with ablated(model, "decoder.1.cross.2"):
+        expected = said(model)
+    torch.testing.assert_close(said(prune_heads(model, ["decoder.1.cross.2"])), expected, atol=1e-5, rtol=1e-5)
 
 
 def test_a_pruned_model_is_stored_and_loaded(make: Maker, tokenizers: TokenizerPair, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from tests.journeys.conftest import Clearhead, assignments, make, weighed
 from tests.journeys.made_up_reviews import as_tsv, reviews
 
 import clearhead as library
+from clearhead.cli.fill import _shown
+from clearhead.engines.filling import Candidate, Filled
 from clearhead.training.logbook import read_metrics
 
 SMALL = (
@@ -84,6 +86,12 @@ def test_gaps_are_filled_with_likely_words(clearhead: Clearhead, trained: Path) 
     probability, token, text = said.lines[0].split("\t")
     assert token == "was" and float(probability) > 0.3
     assert text == "the film was great, and the cast was fine."
+
+
+def test_an_end_of_a_line_that_was_filled_in_ends_no_line() -> None:
+    found = Filled("a\nb", [[Candidate("\n", 0.75, "a\nb"), Candidate(" c\u2028", 0.25, "a c\u2028b")]])
+    assert list(_shown("a [MASK]b", found, best=True, as_json=False)) == ["a b"]
+    assert list(_shown("a [MASK]b", found, best=False, as_json=False)) == ["0.7500\t'\\n'\ta b", "0.2500\tc\ta c b"]
 
 
 def test_json_best_and_empty_lines(clearhead: Clearhead, trained: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -171,6 +172,9 @@ def test_it_can_be_looked_into(clearhead: Clearhead, trained: Path, tmp_path: Pa
     view = json.loads(tree.read_text())
     assert [block["kind"] for block in view["attention"]] == ["encoder"]
     assert view["tokens"]["source"][0]["text"] == "<s>" and view["texts"]["target"] == said.lines[0]
+    known = library.load(trained)
+    for text in ("the film\nwas dull", " the film\x07 was dull "):
+        assert known.inspect(text).loss == pytest.approx(-math.log(max(known.probabilities(text).values())), abs=1e-5)
     off = clearhead("inspect", trained, "the film was dull", "--ablate", "encoder.0.self.1", "--target", "good")
     assert off.code == 0 and len(off.lines) == 2 and off.lines[1].startswith("without encoder.0.self.1\t")
 

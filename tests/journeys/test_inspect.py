@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+import clearhead as library
+
 Clearhead = Callable[..., Any]
 
 
@@ -55,6 +57,13 @@ def test_without_a_model_the_one_in_the_box_is_looked_into(
         said = clearhead("inspect", *words)
         assert said.code == 66 and said.err.count("\n") == 1
         assert said.err.startswith("clearhead: this copy of clearhead has no built-in model")
+
+
+def test_a_text_of_two_lines_is_read_as_translate_reads_it(clearhead: Clearhead, files_run: Path) -> None:
+    text, known = "vierhundert\nzwei", library.load(files_run)
+    said = clearhead("inspect", files_run, text, "--beam", 3)
+    assert said.lines[0] == known.inspect("vierhundert zwei", beam_size=3).translation
+    assert said.lines[0] == clearhead("translate", "--model", files_run, text, "--beam", 3).lines[0]
 
 
 def test_with_heads_off_both_translations_are_shown(clearhead: Clearhead, files_run: Path) -> None:

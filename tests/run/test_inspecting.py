@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -77,6 +78,18 @@ def test_a_cut_translation_is_shown_as_far_as_it_goes(translator: LoadedTranslat
     cut = translator.inspect("hundertsiebenundachtzig", strategy="beam", beam_size=2, max_len=3)
     assert len(cut.view["tokens"]["target"]) == 3 and not cut.view["generation"]["hypotheses"][0]["finished"]
     assert not any(token["special"] for token in cut.view["tokens"]["target"])
+
+
+@pytest.mark.parametrize("search", [{"strategy": "greedy"}, {"strategy": "beam", "beam_size": 3}], ids=str)
+def test_a_translation_that_was_told_to_stop_is_shown_up_to_there(
+    translator: LoadedTranslator, found: Inspection, search: dict[str, Any]
+) -> None:
+    stop = [found.translation[2]]
+    stopped = translator.inspect("siebzig", stop=stop, **search)
+    assert stopped.translation == translator.translate("siebzig", stop=stop, **search) == found.translation[:2]
+    generation = stopped.view["generation"]
+    assert generation["hypotheses"][0]["finished"]
+    assert len([node for node in generation["tree"] if node["fate"] == "winner"]) == len(generation["steps"])
 
 
 def test_json_is_the_view_in_plain_ascii(found: Inspection, tmp_path: Path) -> None:

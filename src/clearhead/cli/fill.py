@@ -73,7 +73,12 @@ def _shown(text: str, found: Filled, best: bool, as_json: bool) -> Iterator[str]
         ]
         yield json.dumps({"text": text, "filled": found.text, "gaps": gaps}, ensure_ascii=False).translate(LINE_ENDS)
     elif best or not found.gaps:
-        yield found.text
+        yield _line(found.text)
     else:
-        for gap in found.gaps:
-            yield from (f"{one.probability:.4f}\t{one.token.strip() or repr(one.token)}\t{one.text}" for one in gap)
+        for one in (one for gap in found.gaps for one in gap):
+            yield f"{one.probability:.4f}\t{_line(one.token).strip() or repr(one.token)}\t{_line(one.text)}"
+
+
+def _line(text: str) -> str:
+    """One line, also where the end of a line was filled in."""
+    return " ".join(text.splitlines())

@@ -205,6 +205,8 @@ def _look(
         if beam is not None and not isinstance(loaded, LoadedTranslator):
             raise UsageError("--beam is about translating: leave it out")
         options: dict[str, Any] = {} if beam is None else {"beam_size": beam}
+        if loaded.model.config.kind != "gpt":  # To all others a text is one line, as for translate, classify and fill.
+            text, target = " ".join(text.split("\n")), target and " ".join(target.split("\n"))
         whole = loaded.inspect(text, target, **options)
         if head is not None:
             meant(named_heads(whole.heads), head)

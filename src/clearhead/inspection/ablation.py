@@ -84,6 +84,12 @@ def prune_heads(model: AModel, names: Sequence[str]) -> AModel:
     stuck = [head for head in gone if FIELDS.get(head.kind) not in type(model.config).model_fields]
     if stuck:
         raise ConfigError(f"{stuck[0].name} cannot be taken out: a {model.config.kind} has all its heads or none")
+    encoder = getattr(model, "encoder", None)
+    voting = [head for head in gone if head.kind == "encoder" and isinstance(encoder, Stack) and encoder.reduces]
+    if voting:
+        raise ConfigError(
+            f"{voting[0].name} cannot be taken out while tokens become fewer (model.reduce): it has a say in which ones"
+        )
     kept = {kind: _kept(model, kind, gone) for kind in FIELDS}
     config = model.config.model_copy(update={FIELDS[kind]: heads for kind, heads in kept.items() if heads is not None})
     smaller = type(model)(config).to(next(model.parameters()).device).train(model.training)

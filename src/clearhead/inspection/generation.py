@@ -109,7 +109,7 @@ class Node(NamedTuple):
 def tree(diary: Diary, winner: Hypothesis, eos_id: int, normalise: Callable[[float, int], float]) -> list[Node]:
     """All hypotheses that were followed, as a tree; parents come before their children."""
     won = {winner.ids[: place + 1] for place in range(len(winner.ids))}
-    if winner.finished:
+    if winner.said_end:
         won.add((*winner.ids, eos_id))
     went_on = {path[:-1] for path in diary.branches}
     ids = {path: number for number, path in enumerate(diary.branches)}

@@ -29,6 +29,7 @@ from clearhead.inspection.widget import framed_page, inspection_widget
 from clearhead.run.translating import LoadedTranslator
 from clearhead.storage import storage_error, write_text
 from clearhead.text.specials import EOS_ID
+from clearhead.text.streaming import cut
 
 BERTVIZ = {"encoder": "encoder_attention", "decoder": "decoder_attention", "cross": "cross_attention"}
 """What bertviz calls each kind of attention in its functions."""
@@ -106,12 +107,14 @@ def inspect(
         source = _ids(translator, text, "source")
         if target is None:
             winner, diary = _generated(translator, source, config)
-            forced, trail = _led(translator, source, winner.ids, ends=winner.finished)
+            forced, trail = _led(translator, source, winner.ids, ends=winner.said_end)
             generation = _told(diary, winner, forced, config)
         else:
             forced, trail = _led(translator, source, _ids(translator, target, "target"))
             generation = Generation(forced_steps(forced.log_probs, forced.written))
-    translation = translator.tokenizers.target.decode(forced.written)
+    written = translator.tokenizers.target.decode(forced.written)
+    stopped = cut(written, config.stop) if target is None else None
+    translation = written if stopped is None else stopped
     languages = _languages(translator.path)
     facts = Facts(
         name=translator.path.resolve().name if translator.path is not None else "translator",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 
 from clearhead.data.labelled import framed
@@ -27,7 +26,7 @@ def inspect_classifier(
     """Let a classifier read a text, and record every head; its loss is that of a label, or of its own answer."""
     if not text.strip():
         raise DataError("there is nothing to look at: the text is empty")
-    tokens = np.array(loaded.tokenizers.source.encode(text.strip()))
+    (tokens,) = loaded.encode([text])
     pieces = loaded.long_texts.pieces(tokens)
     if len(pieces) > 1:
         room = loaded.long_texts.room
