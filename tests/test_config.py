@@ -67,9 +67,17 @@ def test_overriding_leaves_the_original_alone() -> None:
 def test_one_of_several_tables_is_changed_by_its_number() -> None:
     tree = {"data": {"parts": [{"repeat": 1}, {"repeat": 1}]}}
     assert override(tree, ["data.parts.1.repeat=3"]) == {"data": {"parts": [{"repeat": 1}, {"repeat": 3}]}}
-    for key in ("data.parts.2.repeat", "data.parts.x.repeat"):
-        with pytest.raises(ConfigError, match="is none of the 2 tables, counted from 0"):
+    assert override(tree, ["data.parts.0=x"]) == {"data": {"parts": ["x", {"repeat": 1}]}}
+    for key in ("data.parts.2.repeat", "data.parts.x.repeat", "data.parts.repeat", "data.parts.2"):
+        wanted = "is none of the 2 entries of a list, counted from 0: put the number of one in its place or before it"
+        with pytest.raises(ConfigError, match=wanted):
             override(tree, [f"{key}=3"])
+
+
+def test_a_value_in_a_list_is_changed_by_its_number_and_is_no_section() -> None:
+    assert override({"data": {"columns": [1, 2]}}, ["data.columns.1=3"]) == {"data": {"columns": [1, 3]}}
+    with pytest.raises(ConfigError, match=r"'0' in 'data\.columns\.0\.x' is a value, not a section"):
+        override({"data": {"columns": [1, 2]}}, ["data.columns.0.x=3"])
 
 
 @pytest.mark.parametrize("text", ["train.lr", "=3", "train"])

@@ -85,20 +85,27 @@ def override(tree: Mapping[str, Any], assignments: Iterable[str]) -> Tree:
         place: Any = result
         for section in sections:
             place = _enter(place, section, dotted)
-        place[key] = _toml_value(text.strip())
+        place[_step(place, key, dotted)] = _toml_value(text.strip())
     return result
 
 
 def _enter(place: Any, section: str, dotted: str) -> Any:
     """One step of `data.parts.0.repeat`: into a section, which is made if need be, or into one of several tables."""
-    if isinstance(place, list):
-        if not section.isdecimal() or int(section) >= len(place):
-            raise ConfigError(f"'{section}' in '{dotted}' is none of the {len(place)} tables, counted from 0")
-        return place[int(section)]
-    inner = place.setdefault(section, {})
+    step = _step(place, section, dotted)
+    inner = place[step] if isinstance(step, int) else place.setdefault(step, {})
     if not isinstance(inner, (dict, list)):
         raise ConfigError(f"'{section}' in '{dotted}' is a value, not a section")
     return inner
+
+
+def _step(place: Any, key: str, dotted: str) -> str | int:
+    """What an entry is called where it is: a key in a section, a number in a list."""
+    if not isinstance(place, list):
+        return key
+    if not key.isdecimal() or int(key) >= len(place):
+        which = f"none of the {len(place)} entries of a list, counted from 0"
+        raise ConfigError(f"'{key}' in '{dotted}' is {which}: put the number of one in its place or before it")
+    return int(key)
 
 
 def _toml_value(text: str) -> Any:

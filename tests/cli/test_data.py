@@ -165,7 +165,7 @@ def test_sets_are_listed_with_where_they_are(
     monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path))
     folder = tmp_path / "tinyshakespeare"
     folder.mkdir()
-    (folder / "input.txt").write_text("x", encoding="utf-8")
+    (folder / "input.txt").write_text("x" * SETS["tinyshakespeare"].bytes, encoding="utf-8")
     app(["list"], exit_on_error=False, result_action="return_value")
     rows = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
     assert rows.keys() == SETS.keys()

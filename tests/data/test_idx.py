@@ -52,6 +52,11 @@ WHOLE = struct.pack(">BBBBIII", 0, 0, 8, 3, 2, 2, 2) + bytes(8)
             struct.pack(">BBBBIII", 0, 0, 8, 3, 2**32 - 1, 2**16, 2**16),
             "{path}: its header promises 18,446,744,069,414,584,320 bytes, which cannot be: it is damaged",
         ),
+        (
+            struct.pack(">BBBBIII", 0, 0, 8, 3, 1_000_000, 256, 256) + bytes(8),
+            "{path}: its header promises 1,000,000 x 256 x 256 = 65,536,000,000 bytes, and it holds 8 bytes: "
+            "it is damaged",
+        ),
         (gzip.compress(WHOLE, mtime=0)[:-6], "{path}: the gzip data are damaged or cut off: fetch the file again"),
     ],
 )

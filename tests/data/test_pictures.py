@@ -151,6 +151,16 @@ def test_a_picture_on_its_side_is_put_upright(tmp_path: Path) -> None:
     assert pixels[0, 0].tolist() == [0, 255]
 
 
+def test_pictures_in_folders_below_a_class_belong_to_it(folder: Path) -> None:
+    before = opened(Folder(folder))
+    for deep in (folder / "down" / "2023" / "may", folder / "down" / ".thumbnails"):
+        deep.mkdir(parents=True)
+        Image.new("L", (8, 8)).save(deep / "deep.png")
+    found = opened(Folder(folder))
+    assert len(found) == 13
+    assert found.counts() == before.counts() | {"down": 5}
+
+
 def test_files_that_are_no_pictures_are_left_out_and_that_is_said(folder: Path) -> None:
     (folder / "down" / "notes.txt").write_text("not a picture")
     (folder / "down" / ".hidden.png").write_text("not a picture either")

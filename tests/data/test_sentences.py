@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -36,3 +38,12 @@ def test_joined_together_they_are_the_document(document: str) -> None:
 )
 def test_borders_are_where_people_put_them(document: str, wanted: list[str]) -> None:
     assert sentences(document) == wanted
+
+
+@pytest.mark.parametrize(
+    "document", ["." * 100_000 + "x", "." * 100_000 + "”x", "?" * 100_000, "\n" * 100_000], ids=range(4)
+)
+def test_a_long_run_of_marks_or_line_ends_takes_no_time(document: str) -> None:
+    begun = time.process_time()
+    assert sentences(document) == [document]
+    assert time.process_time() - begun < 3

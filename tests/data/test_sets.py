@@ -28,9 +28,12 @@ class Site(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         answers = {"/plain": TEXT, "/packed": gzip.compress(TEXT), "/wrong": TEXT[:-1], "/broken": b"\x1f\x8bxx"}
-        body = TEXT if self.path in ("/cut", "/cut-again") else answers.get(self.path)
+        body = TEXT if self.path in ("/cut", "/cut-again", "/chunked") else answers.get(self.path)
         wanted = self.headers.get("Range")
         self.asked.append(wanted)
+        if self.path == "/chunked" and type(self).cuts > 0:
+            self.send_chunks_that_break_off()
+            return
         begun = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted and self.path == "/cut" else 0
         self.send_response(404 if body is None else 416 if begun >= len(body) > 0 else 206 if begun else 200)
         self.send_header("Content-Length", str(len(body or b"") - begun))
@@ -39,6 +42,14 @@ class Site(BaseHTTPRequestHandler):
             is_cut = self.path.startswith("/cut") and type(self).cuts > 0
             type(self).cuts -= is_cut
             self.wfile.write(body[begun : begun + len(body) // 3] if is_cut else body[begun:])
+
+    def send_chunks_that_break_off(self) -> None:
+        type(self).cuts -= 1
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        third = len(TEXT) // 3
+        self.wfile.write(b"%x\r\n%b\r\n" % (third, TEXT[:third]) + b"%x\r\n%b" % (third, TEXT[third : third + 9]))
 
     def log_message(self, *arguments: object) -> None:
         """Stay quiet."""
@@ -120,6 +131,16 @@ def test_a_download_that_was_cut_goes_on_where_it_was(
     assert [path.name for path in folder.iterdir()] == ["a.de"]
 
 
+def test_what_is_cut_off_is_kept_where_no_length_was_told(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one_file_set(monkeypatch, f"{site}/chunked")
+    third = len(TEXT) // 3
+    with pytest.raises(UnavailableError, match=rf"/chunked was cut off after {third:,} bytes: try again, and it goes"):
+        fetch("mini")
+    assert (sets.places("mini")[-1] / "a.de.part").read_bytes() == TEXT[:third]
+    assert (fetch("mini") / "a.de").read_bytes() == TEXT
+    assert Site.asked == [None, f"bytes={third}-"]
+
+
 def test_a_part_that_was_whole_is_only_checked(site: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one_file_set(monkeypatch, f"{site}/cut")
     part = sets.places("mini")[-1] / "a.de.part"
@@ -138,6 +159,7 @@ def test_two_processes_do_not_write_one_part(site: str, monkeypatch: pytest.Monk
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(UnavailableError, match=r"a\.de\.part is being written by another process"):
             fetch("mini")
+        assert part.is_file()
     assert (fetch("mini") / "a.de").read_bytes() == TEXT
 
 
@@ -179,6 +201,29 @@ def test_a_file_of_another_content_is_refused(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "mini" / "a.de").write_bytes(b"something else")
     with pytest.raises(StorageError, match=r"a\.de is not the file it should be"):
         fetch("mini")
+
+
+def test_a_file_of_another_size_is_refused_before_it_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path))
+    (tmp_path / "mini").mkdir()
+    path = tmp_path / "mini" / "a.de"
+    path.write_bytes(TEXT[:-1])
+    one_file_set(monkeypatch, "http://127.0.0.1:9/none")
+    sizes = rf"a\.de has {len(TEXT) - 1:,} bytes, and a\.de of 'mini' has {len(TEXT):,}"
+    with pytest.raises(StorageError, match=f"{sizes}: remove it, and then clearhead data fetch mini"):
+        set_file("mini", "a.de")
+    assert not is_here("mini")
+    for right in (TEXT, gzip.compress(TEXT), gzip.compress(TEXT[:-1])):
+        path.write_bytes(right)
+        assert set_file("mini", "a.de") == path
+
+
+def test_another_version_of_what_cannot_be_fetched_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path))
+    one_file_set(monkeypatch, None)
+    (tmp_path / "mini").mkdir()
+    (tmp_path / "mini" / "a.de").write_bytes(TEXT + b"newer\n")
+    assert locate("mini") == tmp_path / "mini"
 
 
 def test_a_misspelt_set_or_file_names_the_nearest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

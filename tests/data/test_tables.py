@@ -110,6 +110,11 @@ def test_a_field_of_csv_may_run_over_lines_and_the_place_is_where_it_begins(tmp_
     assert [(row.line, row.values) for row in rows(path)] == [(2, ('one\n"two"\nthree', "pos")), (5, ("four", "neg"))]
 
 
+def test_a_long_field_of_csv_is_read_whole(tmp_path: Path) -> None:
+    text = "long, " * 30_000
+    assert [row.values for row in rows(write(tmp_path / "a.csv", f'text,label\n"{text}",pos\n'))] == [(text, "pos")]
+
+
 @given(st.lists(st.tuples(st.text(), st.text(min_size=1)), min_size=1))
 def test_csv_is_what_pythons_own_writer_writes(table: list[tuple[str, str]]) -> None:
     import tempfile
@@ -133,6 +138,14 @@ def test_bad_bytes_spoil_one_row_only(tmp_path: Path) -> None:
     for name, text in (("a.tsv", b"text\tlabel\n\xff\tpos\nb\tneg\n"), ("a.csv", b"text,label\n\xff,pos\nb,neg\n")):
         (tmp_path / name).write_bytes(text)
         assert [(row.line, row.reason) for row in rows(tmp_path / name)] == [(2, Reason.BAD_ENCODING), (3, Reason.KEPT)]
+
+
+def test_half_a_character_in_json_spoils_one_row_only(tmp_path: Path) -> None:
+    lines = [r'{"text": "broken \ud83d here", "label": "a"}', r'{"text": "whole \ud83d\ude00", "label": "\udc00"}']
+    path = write(tmp_path / "a.jsonl", "\n".join([*lines, r'{"text": "whole \ud83d\ude00", "label": "a"}']) + "\n")
+    assert rows(path) == [
+        Row(1, (), Reason.BAD_ENCODING), Row(2, (), Reason.BAD_ENCODING), Row(3, ("whole 😀", "a")),
+    ]  # fmt: skip
 
 
 def test_control_characters_become_spaces_and_are_told(tmp_path: Path) -> None:
@@ -174,6 +187,12 @@ def test_mistakes_are_told_with_file_and_line(
 ) -> None:
     with pytest.raises(error, match=said):
         rows(write(tmp_path / name, text))
+
+
+def test_json_that_is_nested_too_deeply_is_told_with_its_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", '{"text": "a", "label": 1}\n' + "[" * 100_000)
+    with pytest.raises(DataError, match=r"a\.jsonl line 2 is not JSON that can be read: it is nested too deeply"):
+        rows(path)
 
 
 def test_json_has_keys_and_no_numbered_columns(tmp_path: Path) -> None:

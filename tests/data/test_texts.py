@@ -42,6 +42,13 @@ def test_every_text_gets_its_verdict_and_its_place(tmp_path: Path) -> None:
     assert "1 texts occur with more than one label" in report
 
 
+def test_more_than_256_files_keep_their_places(tmp_path: Path) -> None:
+    tables = [texts_in(tmp_path, f"pos\ttext {number}", name=f"{number}.tsv").tables[0] for number in range(260)]
+    found = surveyed(Texts(tables, labelled=True, one_line=True))
+    assert found.num_kept == 260
+    assert found.where(258) == f"{tmp_path / '258.tsv'} line 2"
+
+
 def test_kept_texts_come_back_whole_and_in_order(tmp_path: Path) -> None:
     found = surveyed(texts_in(tmp_path, "pos\t good ", "neg\t", "neg\tbad"))
     assert list(kept_texts(found)) == [(0, "good"), (2, "bad")]

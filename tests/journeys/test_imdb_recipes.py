@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 
@@ -20,7 +21,9 @@ def imdb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder in which the set's files are, with other reviews in them."""
     (tmp_path / "sets" / "imdb").mkdir(parents=True)
     for seed, (name, count) in enumerate((("train", 60), ("test", 20), ("unsup", 80))):
-        as_tsv(tmp_path / "sets" / "imdb" / f"{name}.tsv", reviews(count, seed, ("good", "bad")))
+        plain = as_tsv(tmp_path / f"{name}.tsv", reviews(count, seed, ("good", "bad")))
+        # Packed, for a plain file of another size than the set's is refused.
+        (tmp_path / "sets" / "imdb" / f"{name}.tsv.gz").write_bytes(gzip.compress(plain.read_bytes()))
     monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path / "sets"))
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -36,7 +36,7 @@ def download(
     part = file.with_name(f"{file.name}.part")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("ab") as out, _alone(out, part):
+        with part.open("ab") as out, _alone(out, part), _leaving_nothing_empty(out, part):
             _receive(url, out, file.name, progress)
             out.flush()
             os.fsync(out.fileno())
@@ -52,10 +52,6 @@ def download(
         raise UnavailableError(f"cannot download {url}: {reason}; try again later, or {by_hand}") from None
     except OSError as error:
         raise storage_error(file, error) from None
-    finally:
-        with contextlib.suppress(OSError):
-            if part.stat().st_size == 0:
-                part.unlink()
 
 
 def _receive(url: str, out: IO[bytes], name: str, progress: Progress | None) -> None:
@@ -75,7 +71,7 @@ def _receive(url: str, out: IO[bytes], name: str, progress: Progress | None) -> 
             begun = 0
         length = answer.headers.get("Content-Length")
         total = begun + int(length) if length is not None else None
-        received = begun
+        received, is_cut = begun, False
         try:
             while block := answer.read(BLOCK):
                 out.write(block)
@@ -85,10 +81,10 @@ def _receive(url: str, out: IO[bytes], name: str, progress: Progress | None) -> 
         except http.client.IncompleteRead as error:
             out.write(error.partial)
             received += len(error.partial)
-        if total is not None and received != total:
-            raise UnavailableError(
-                f"{url} was cut off after {received:,} of {total:,} bytes: try again, and it goes on there"
-            )
+            is_cut = True
+        if is_cut or (total is not None and received != total):
+            done = f"{received:,} bytes" if total is None else f"{received:,} of {total:,} bytes"
+            raise UnavailableError(f"{url} was cut off after {done}: try again, and it goes on there")
 
 
 @contextlib.contextmanager
@@ -105,3 +101,15 @@ def _alone(file: IO[bytes], part: Path) -> Iterator[None]:
         raise UnavailableError(f"{part} is being written by another process: wait for it, or stop it") from None
     file.seek(0, os.SEEK_END)
     yield
+
+
+@contextlib.contextmanager
+def _leaving_nothing_empty(file: IO[bytes], part: Path) -> Iterator[None]:
+    """Remove a part of which nothing came, while no other process may write it."""
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            file.flush()
+            if os.fstat(file.fileno()).st_size == 0:
+                part.unlink()

@@ -7,6 +7,7 @@ then the numbers: nothing is read that the header does not promise, and nothing 
 from __future__ import annotations
 
 import gzip
+import io
 import math
 import struct
 import zlib
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from clearhead.data.downloads import BLOCK
 from clearhead.data.sets import unpacked
 from clearhead.errors import DataError, MissingInputError
 from clearhead.storage import storage_error
@@ -34,7 +36,7 @@ def read_idx(path: Path, axes: int, what: str) -> NDArray[np.uint8]:
             if wanted > MOST_BYTES:
                 raise DataError(f"{path}: its header promises {wanted:,} bytes, which cannot be: it is damaged")
             # One byte more than there should be: so that one too many is noticed.
-            data = file.read(wanted + 1)
+            data = _read(file, wanted + 1)
     except FileNotFoundError:
         raise MissingInputError(f"there is no file {path}") from None
     except (EOFError, gzip.BadGzipFile, zlib.error):
@@ -46,6 +48,14 @@ def read_idx(path: Path, axes: int, what: str) -> NDArray[np.uint8]:
         size = " x ".join(f"{length:,}" for length in shape)
         raise DataError(f"{path}: its header promises {size} = {wanted:,} bytes, and it holds {found}: it is damaged")
     return np.frombuffer(data, dtype=np.uint8).reshape(shape)
+
+
+def _read(file: gzip.GzipFile | io.BufferedReader, most: int) -> bytearray:
+    """As many bytes as there are, up to this many; memory is taken for what is there, not for what was promised."""
+    data = bytearray()
+    while block := file.read(min(BLOCK, most - len(data))):
+        data += block
+    return data
 
 
 def _header(header: bytes, path: Path, axes: int, what: str) -> tuple[int, ...]:

@@ -6,9 +6,10 @@ A new kind of picture set is one class and one line in PICTURE_SETS.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,7 +132,7 @@ class IdxFiles:
 
 
 class Folder:
-    """A folder for each class, a file for each picture."""
+    """A folder for each class, a file for each picture in it, of any depth of folders."""
 
     def __init__(self, path: Path, labels: Path | None = None, names: tuple[str, ...] = ()) -> None:
         if labels is not None:
@@ -142,7 +143,7 @@ class Folder:
         pillow()
         try:
             folders = sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-            found = {folder.name: sorted(filter(_is_shown, folder.iterdir())) for folder in folders}
+            found = {folder.name: _files_in(folder) for folder in folders}
         except OSError as error:
             raise storage_error(path, error) from None
         if not found:
@@ -221,8 +222,17 @@ class Folder:
         return [f"left out {len(self._others):,} files whose names are not those of pictures: {self._others[0]}"]
 
 
-def _is_shown(path: Path) -> bool:
-    return path.is_file() and not path.name.startswith(".")
+def _files_in(folder: Path) -> list[Path]:
+    """All files below a folder but hidden ones, by name; one that cannot be read is not passed over in silence."""
+    found: list[Path] = []
+    for place, folders, names in os.walk(folder, onerror=_refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found += [Path(place, name) for name in names if not name.startswith(".")]
+    return sorted(path for path in found if path.is_file())
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise error
 
 
 def _is_picture(path: Path) -> bool:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import re
 
+# A run of marks is tried from its first one only: a long one that ends nothing would take quadratic time.
 _ENDS = re.compile(
     r"""(?P<chinese>[。！？]+[”’」』）】》]*)"""
-    r"""|(?P<mark>[.!?…]+)[”’»"')\]]*(?=\s)"""
+    r"""|(?P<mark>(?<![.!?…])[.!?…]++)[”’»"')\]]*+(?=\s)"""
     r"""|(?P<line>(?=\n))"""
 )
 _WORD_BEFORE = re.compile(r"[\w.]+$")
@@ -57,10 +58,13 @@ def _ends_here(document: str, start: int, match: re.Match[str]) -> bool:
 
 def _whole(found: list[str]) -> list[str]:
     """A piece of nothing but white space belongs to what comes before it, or else after it."""
-    merged: list[str] = []
+    merged: list[list[str]] = []
+    is_blank = False
     for piece in found:
-        if merged and (not piece.strip() or not merged[-1].strip()):
-            merged[-1] += piece
+        if merged and (is_blank or not piece.strip()):
+            merged[-1].append(piece)
+            is_blank = is_blank and not piece.strip()
         else:
-            merged.append(piece)
-    return merged
+            merged.append([piece])
+            is_blank = not piece.strip()
+    return ["".join(pieces) for pieces in merged]

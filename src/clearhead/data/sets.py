@@ -88,6 +88,7 @@ def locate(name: str) -> Path:
     wanted = choose(SETS, name, "data set")
     for folder in places(name):
         if all(find_file(folder, file.name) for file in wanted.files):
+            _check_sizes(folder, name)
             return folder
     files = ", ".join(file.name for file in wanted.files)
     how = f"clearhead data fetch {name}, or " if wanted.can_be_fetched else ""
@@ -107,7 +108,7 @@ def is_here(name: str) -> bool:
     """Whether a set can be used without a download."""
     try:
         return locate(name) is not None
-    except UnavailableError:
+    except (StorageError, UnavailableError):
         return False
 
 
@@ -135,6 +136,24 @@ def check(folder: Path, file: SetFile) -> None:
     assert path is not None
     if content_sum(path) != file.sha256:
         raise StorageError(f"{path} is not the file it should be (wrong SHA-256): remove it and fetch again")
+
+
+def _check_sizes(folder: Path, name: str) -> None:
+    """Refuse a plain file of another size than it should have, which costs no reading as its sum would.
+
+    What cannot be fetched was put there by hand, perhaps in another version, and is not compared.
+    """
+    for file in SETS[name].files if SETS[name].can_be_fetched else ():
+        path = find_file(folder, file.name)
+        assert path is not None
+        try:
+            size = path.stat().st_size
+            is_right = size == file.bytes or is_packed(path)
+        except OSError as error:
+            raise storage_error(path, error) from None
+        if not is_right:
+            differ = f"{path} has {size:,} bytes, and {file.name} of '{name}' has {file.bytes:,}"
+            raise StorageError(f"{differ}: remove it, and then clearhead data fetch {name}")
 
 
 def content_sum(path: Path) -> str | None:

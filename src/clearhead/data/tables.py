@@ -19,6 +19,9 @@ from clearhead.errors import ConfigError, DataError, MissingInputError, choose
 
 Column = int | str
 
+MOST_FIELD_CHARS = 1 << 26
+"""A longer field of a CSV file is no text but a quote that was never closed."""
+
 
 class Row(NamedTuple):
     """One row as found."""
@@ -140,6 +143,7 @@ class CommaSeparatedRows(OneFile):
 
     def rows(self) -> Iterator[Row]:
         broken: list[Reason] = []
+        csv.field_size_limit(max(MOST_FIELD_CHARS, csv.field_size_limit()))
         reader = csv.reader(self._lines(broken), strict=True)
         places: list[int] | None = None if self.has_header else self.places([])
         line = 1
@@ -188,6 +192,8 @@ class JsonLines(OneFile):
             tree = json.loads(line)
         except ValueError as error:
             raise DataError(f"{self.where(number)} is not JSON: {error}") from None
+        except RecursionError:
+            raise DataError(f"{self.where(number)} is not JSON that can be read: it is nested too deeply") from None
         if not isinstance(tree, dict):
             raise DataError(f'{self.where(number)} is not a JSON object, such as {{"text": "…"}}')
         values = [tree.get(str(column)) for column in self.columns]
@@ -196,7 +202,8 @@ class JsonLines(OneFile):
                 raise DataError(f"{self.where(number)}: '{column}' is neither text nor a number")
         if any(value is None for value in values):
             return Row(number, (), Reason.MISSING_COLUMN)
-        return Row(number, tuple(value if isinstance(value, str) else json.dumps(value) for value in values))
+        texts = tuple(value if isinstance(value, str) else json.dumps(value) for value in values)
+        return Row(number, texts) if all(map(_is_text, texts)) else Row(number, (), Reason.BAD_ENCODING)
 
 
 class Folder:
@@ -279,6 +286,15 @@ def _decoded(raw: bytes | Reason) -> str | Reason:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
         return Reason.BAD_ENCODING
+
+
+def _is_text(text: str) -> bool:
+    """Whether it can be written as UTF-8: JSON can escape one half of a character, and that cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _row(number: int, fields: Sequence[str], places: Sequence[int]) -> Row:

@@ -93,7 +93,7 @@ class Survey:
     """The place of each text's label in `names`."""
     lengths: NDArray[np.int32]
     """In characters."""
-    parts: NDArray[np.uint8]
+    parts: NDArray[np.int32]
     """The table each is in."""
     lines: NDArray[np.int64]
     names: tuple[str, ...]
@@ -145,9 +145,8 @@ class Survey:
 
 def survey(texts: Texts, *, max_chars: int, drop_duplicates: bool, progress: Progress | None = None) -> Survey:
     """Read all texts once and judge each; `progress` is told from time to time how many are done."""
-    reasons, parts = bytearray(), bytearray()
-    sums, gists = bytearray(), bytearray()
-    labels, lengths, lines = array("q"), array("i"), array("q")
+    reasons, sums, gists = bytearray(), bytearray(), bytearray()
+    labels, lengths, parts, lines = array("q"), array("i"), array("i"), array("q")
     known: dict[str, int] = {}
     for part, line, text, label, reason in texts.rows():
         if reason is Reason.KEPT:
@@ -168,7 +167,7 @@ def survey(texts: Texts, *, max_chars: int, drop_duplicates: bool, progress: Pro
         np.frombuffer(gists, dtype="<u8"),
         _in_order(np.frombuffer(labels, dtype=np.int64), known),
         np.frombuffer(lengths, dtype=np.int32),
-        np.frombuffer(parts, dtype=np.uint8),
+        np.frombuffer(parts, dtype=np.int32),
         np.frombuffer(lines, dtype=np.int64),
         tuple(sorted(known)),
     )
