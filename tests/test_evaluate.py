@@ -13,7 +13,7 @@ import sacrebleu
 
 from clearhead import evaluate
 from clearhead.errors import DataError
-from clearhead.evaluate import TOKENIZERS, bleu_tokenizer, compare, score
+from clearhead.evaluate import TOKENIZERS, bleu_tokenizer, compare, score, tokenised_bleu
 
 WORDS = [
     "a",
@@ -99,6 +99,9 @@ def test_large_sets_are_resampled_less_often(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(evaluate, "MOST_LINES_DRAWN", 40 * 25)
     assert "bs:25" in score(*some_pairs(40), resamples=100).bleu_signature
     assert "bs:20" in score(*some_pairs(40), resamples=20).bleu_signature
+    few = tokenised_bleu(*some_pairs(40), resamples=25)
+    assert tokenised_bleu(*some_pairs(40), resamples=100) == few != tokenised_bleu(*some_pairs(40), resamples=20)
+    assert "bs:25" in compare(*some_pairs(40), some_pairs(40)[1], resamples=100)[0].signature
 
 
 def test_without_resamples_there_is_no_interval() -> None:

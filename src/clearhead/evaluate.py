@@ -64,7 +64,6 @@ def score(
         raise DataError(f"{len(hypotheses)} hypotheses do not match {len(references)} references: one each is needed")
     if not hypotheses:
         raise DataError("there is nothing to score: 0 hypotheses, 0 references")
-    resamples = min(resamples, max(MOST_LINES_DRAWN // len(hypotheses), 2))
     # `force` only silences a warning about text that looks tokenised; it changes no score.
     bleu_metric = BLEU(tokenize=bleu_tokenizer(target_language), force=True)
     bleu, bleu_interval = _measure(bleu_metric, hypotheses, references, resamples, seed)
@@ -115,13 +114,14 @@ def compare(
             raise DataError(f"{len(side)} hypotheses do not match {len(references)} references: one each is needed")
     if not references:
         raise DataError("there is nothing to compare: 0 hypotheses, 0 references")
-    resamples = min(resamples, max(MOST_LINES_DRAWN // len(references), 2))
     metrics = {"BLEU": BLEU(tokenize=bleu_tokenizer(target_language), force=True), "chrF": CHRF()}
     for metric in metrics.values():
         _let_scores_be_plain_numbers(metric)
     systems = [("theirs", theirs), ("ours", ours)]
     with _sacrebleu_seed(seed):
-        test = PairedTest(systems, metrics, [references], test_type="bs", n_samples=resamples)
+        test = PairedTest(
+            systems, metrics, [references], test_type="bs", n_samples=_fitting(resamples, len(references))
+        )
         signatures, results = test()
     found: dict[str, list[Any]] = dict(results)
     # sacreBLEU calls a system significantly different from itself.
@@ -141,7 +141,10 @@ def compare(
 def tokenised_bleu(
     hypotheses: Sequence[str], references: Sequence[str], *, resamples: int = 1000, seed: int = 12345
 ) -> tuple[float, Interval | None]:
-    """Corpus BLEU of texts that are tokens with spaces between them already, unsmoothed, with its interval."""
+    """Corpus BLEU of texts that are tokens with spaces between them already, unsmoothed, with its interval.
+
+    Beyond 10,000 lines fewer resamples are drawn than asked for, to fit in memory.
+    """
     metric = BLEU(tokenize="none", smooth_method="none", force=True)
     return _measure(metric, hypotheses, references, resamples, seed)
 
@@ -162,10 +165,16 @@ def bleu_tokenizer(language: str | None) -> str:
     return "13a"
 
 
+def _fitting(resamples: int, count: int) -> int:
+    """How many resamples of so many lines are drawn: as many as asked for, or as fit in memory."""
+    return min(resamples, max(MOST_LINES_DRAWN // max(count, 1), 2))
+
+
 def _measure(
     metric: Any, hypotheses: Sequence[str], references: Sequence[str], resamples: int, seed: int
 ) -> tuple[float, Interval | None]:
     _let_scores_be_plain_numbers(metric)
+    resamples = _fitting(resamples, len(references))
     with _sacrebleu_seed(seed):
         found = metric.corpus_score(hypotheses, [references], n_bootstrap=resamples)
     # BLEU of a perfect match comes out a rounding error above 100.

@@ -30,10 +30,15 @@ def score_like(
     protocol: str, hypotheses: Sequence[str], references: Sequence[str], *, target_language: str | None = None
 ) -> ProtocolScore:
     """Score hypotheses the way a published result was scored."""
-    tokenise, how = choose(PROTOCOLS, protocol, "protocol")((target_language or "en").split("-")[0])
+    tokenise, how = tokenizer_of(protocol, target_language)
     found, wanted = ([tokenise(text.lower()) for text in texts] for texts in (hypotheses, references))
     bleu, interval = tokenised_bleu(found, wanted)
     return ProtocolScore(protocol, bleu, interval, f"case:lc|tok:{how}|smooth:none|like:{protocol}")
+
+
+def tokenizer_of(protocol: str, target_language: str | None) -> tuple[Tokenise, str]:
+    """What cuts texts in a protocol, and its name; a protocol that is unknown or needs a package is refused."""
+    return choose(PROTOCOLS, protocol, "protocol")((target_language or "en").split("-")[0])
 
 
 def bentrevett(language: str) -> tuple[Tokenise, str]:

@@ -16,7 +16,7 @@ from clearhead.run.settings import RunConfig, resolve
 
 def model_on(tmp_path: Path, seed: int = 1, **data: Any) -> RunConfig:
     """What a model directory remembers of its training on two parts."""
-    for name, word in (("deu", "satz"), ("cmn", "句子")):
+    for name, word in (("deu", "satz"), ("cmn", "句子"), ("more", "wort")):
         rows = (f"Sentence {number}.\t{word} {number}.\n" for number in range(200))
         (tmp_path / f"{name}.txt").write_text("".join(rows), encoding="utf-8")
     parts = [
@@ -51,6 +51,16 @@ def test_a_part_is_scored_by_itself_by_language_or_file(tmp_path: Path) -> None:
     assert all(text.startswith("satz") for text in german) and all(text.startswith("句子") for text in chinese)
     with pytest.raises(ConfigError, match="unknown part of the data 'dee': did you mean 'de"):
         held(tmp_path, "test", "dee")
+
+
+def test_a_file_is_scored_alone_where_others_have_its_language(tmp_path: Path) -> None:
+    files = (("deu", "de"), ("more", "de"), ("cmn", None))
+    parts = [{"tsv": str(tmp_path / f"{name}.txt"), "columns": [2, 1], "language": code} for name, code in files]
+    model_on(tmp_path, hold_out_test=0.1, parts=parts)
+    german, deu, more = (held(tmp_path, "test", part) for part in ("de", "deu", "more"))
+    assert deu | more == german and all(text.startswith("satz") for text in deu)
+    assert more and all(text.startswith("wort") for text in more)
+    assert all(text.startswith("句子") for text in held(tmp_path, "test", "cmn"))
 
 
 def test_without_a_test_hold_out_there_is_no_test(tmp_path: Path) -> None:

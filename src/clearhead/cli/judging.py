@@ -59,6 +59,7 @@ def score_classifier(
             raise UsageError(f"a classifier is scored on labelled texts: leave out {flag}")
     with show.waiting("reading the texts"):
         given = texts_to_judge(loaded, model, files, split, limit)
+    other = None if against is None else load_text_classifier(against, device=device)
     for note in given.notes:
         show.note(note)
     with show.counting("classifying", len(given.texts)) as done:
@@ -69,9 +70,9 @@ def score_classifier(
         show.note(f"{found.long:,} of {verdicts.count:,} texts have more than {room} tokens: {meaning}")
     _keep(found, save, png)
     beside: dict[str, dict[str, Any]] = {}
-    if against is not None:
+    if other is not None:
         with show.counting("classifying with the other", len(given.texts)) as done:
-            rival = judged(load_text_classifier(against, device=device), given, done)
+            rival = judged(other, given, done)
         beside["against"] = {**rival.verdicts.as_json(), "p_value": chance_of(found.right, rival.right)}
     if baseline:
         beside |= _baseline(loaded, model, given, found)
@@ -109,14 +110,14 @@ def score_pictures(
         raise UsageError("say what to score on: --folder DIR, with a folder for each class in it, or --split test")
     with show.waiting("reading the pictures"):
         given = pictures_to_score(loaded, model, split, folder, limit)
+    other = None if against is None else load_picture_classifier(against, device=device)
+    if other is not None and (other.labels, other.form) != (loaded.labels, loaded.form):
+        raise UsageError(f"{against} knows other labels or other sizes of pictures: they cannot be compared")
     with show.counting("classifying", len(given)) as done:
         found = judged(loaded, given, done)
     _keep(found, save, png)
     beside: dict[str, dict[str, Any]] = {}
-    if against is not None:
-        other = load_picture_classifier(against, device=device)
-        if (other.labels, other.form) != (loaded.labels, loaded.form):
-            raise UsageError(f"{against} knows other labels or other sizes of pictures: they cannot be compared")
+    if other is not None:
         with show.counting("classifying with the other", len(given)) as done:
             rival = judged(other, given, done)
         beside["against"] = {**rival.verdicts.as_json(), "p_value": chance_of(found.right, rival.right)}

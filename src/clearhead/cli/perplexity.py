@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clearhead.cli import show
-from clearhead.errors import UsageError
+from clearhead.errors import UsageError, choose
 
 if TYPE_CHECKING:
     from clearhead.run.likelihood import Estimate, Likelihood
@@ -30,9 +30,11 @@ def score_text(
 ) -> int:
     """Score a language model on a text file, or on what its training config kept for validation or test."""
     from clearhead.run.engines import load_writer
-    from clearhead.run.likelihood import estimate_like, kept_text, likelihood, tokens_of
+    from clearhead.run.likelihood import ESTIMATES, estimate_like, kept_text, likelihood, tokens_of
     from clearhead.run.texts import examine_text
 
+    for protocol in like:
+        choose(ESTIMATES, protocol, "protocol of language models")
     loaded = load_writer(model, engine=engine, device=device, threads=threads)
     for flag, value in useless.items():
         if value is not None:

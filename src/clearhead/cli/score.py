@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -18,7 +18,7 @@ from clearhead.cli.guessing import score_guesses
 from clearhead.cli.judging import score_classifier, score_pictures
 from clearhead.cli.perplexity import score_text
 from clearhead.cli.reading import read_lines
-from clearhead.errors import MissingInputError, UsageError
+from clearhead.errors import DataError, MissingInputError, UsageError
 
 if TYPE_CHECKING:
     from clearhead.evaluate import Comparison, Scores
@@ -130,6 +130,8 @@ def score(
         raise UsageError("score either a --model or a file of --hypotheses")
     if save is not None and not save.parent.is_dir():
         raise MissingInputError(f"there is no directory {save.parent} to save {save.name} in")
+    if save is not None and save.is_dir():
+        raise UsageError(f"--save {save} is a directory: name a file in it")
     refuse_ending("--png", png, ".png")
     kind = None if model is None else _kind_of(model)
     labelled: dict[str, Any] = {"csv": csv, "jsonl": jsonl, "folder": folder}
@@ -179,7 +181,10 @@ def score(
             model, text, split, useless, like=like or (), as_json=as_json, device=device, engine=engine,
             threads=threads,
         )  # fmt: skip
-    texts: list[str] = []
+    from clearhead.evaluate import compare
+    from clearhead.evaluate import score as score_texts
+    from clearhead.protocols import score_like, tokenizer_of
+
     parts: dict[str, list[int]] = {}
     if model is None:
         assert hypotheses is not None
@@ -188,6 +193,7 @@ def score(
             "--engine": engine, "--workers": workers, **fewer.flags,
         }  # fmt: skip
         found, references = _compared(hypotheses, target, limit, useless)
+        rival = None if against is None else _rival(against, None, references, beam, limit, device)
     else:
         if [split, tsv, source or target].count(None) < 2:
             raise UsageError("one test set at a time: --source FILE --target FILE, --tsv FILE, or --split test")
@@ -196,18 +202,17 @@ def score(
 
         pairs, known_language = pairs_to_score(model, source, target, tsv, split, limit, part)
         language = language or known_language
+        for name in like or ():
+            tokenizer_of(name, language)
         texts, references, parts = [pair.source for pair in pairs], [pair.reference for pair in pairs], _parts(pairs)
         translator = load_translator(model, engine=engine, device=device, threads=threads, workers=workers)
         fewer.switch_on(translator)
+        rival = None if against is None else _rival(against, model, texts, beam, limit, device)
         with show.counting("translating", len(pairs)) as done:
             found = translated(translator, texts, beam=beam, progress=done, workers=workers)
     if save is not None:
         save.write_text("".join(f"{line}\n" for line in found), encoding="utf-8", newline="\n")
-    from clearhead.evaluate import compare
-    from clearhead.evaluate import score as score_texts
-    from clearhead.protocols import score_like
-
-    rival = None if against is None else _rival(against, model, texts, beam, limit, device)
+    theirs = None if rival is None else rival()
     with show.waiting("scoring"):
         scores = score_texts(found, references, target_language=language)
         others = [score_like(name, found, references, target_language=language) for name in like or ()]
@@ -215,7 +220,7 @@ def score(
             name: score_texts([found[row] for row in rows], [references[row] for row in rows], target_language=language)
             for name, rows in parts.items()
         }
-        compared = compare(found, rival, references, target_language=language) if rival is not None else []
+        compared = compare(found, theirs, references, target_language=language) if theirs is not None else []
     _print(scores, others, of_parts, compared, as_json=as_json)
     if min_bleu is not None and scores.bleu < min_bleu:
         show.fail(f"BLEU {scores.bleu:.2f} is below {min_bleu:g}")
@@ -247,18 +252,27 @@ def _compared(
 
 def _rival(
     against: Path, model: Path | None, texts: Sequence[str], beam: int | None, limit: int | None, device: str
-) -> list[str]:
-    """What the other system makes of the same texts."""
+) -> Callable[[], list[str]]:
+    """What gives the other system's translations of the same texts, or refuses at once what cannot."""
     if not against.is_dir():
-        return list(islice(read_lines(against), limit))
+        lines = list(islice(read_lines(against), limit))
+        if len(lines) != len(texts):
+            raise DataError(
+                f"{against} has {len(lines):,} lines, and there are {len(texts):,} texts: one each is needed"
+            )
+        return lambda: lines
     if model is None:
         raise UsageError("--hypotheses are compared with a file of translations: --against FILE")
     from clearhead.run.engines import load_translator
     from clearhead.run.scoring import translated
 
     translator = load_translator(against, device=device)
-    with show.counting("translating with the other", len(texts)) as done:
-        return translated(translator, texts, beam=beam, progress=done)
+
+    def translate() -> list[str]:
+        with show.counting("translating with the other", len(texts)) as done:
+            return translated(translator, texts, beam=beam, progress=done)
+
+    return translate
 
 
 def _parts(pairs: Sequence[ToScore]) -> dict[str, list[int]]:

@@ -26,6 +26,8 @@ class ToScore(NamedTuple):
     reference: str
     part: str | None = None
     """The part of the data it comes from, if there are several."""
+    stem: str | None = None
+    """That of the part's file: parts of one language have the same name."""
 
 
 class TrainedOn(NamedTuple):
@@ -113,9 +115,10 @@ def _split(trained_on: TrainedOn | None, split: str, part: str | None) -> list[T
     assert trained_on is not None
     if not trained_on.data.parts:
         raise ConfigError("the model's training data has no parts: leave out --part")
-    names = {name: known.name for known in trained_on.data.parts for name in (known.stem, known.name)}
+    names = {name: name for known in trained_on.data.parts for name in (known.stem, known.name)}
     wanted = choose(names, part, "part of the data")
-    return [pair for pair in pairs if pair.part == wanted]
+    is_language = any(known.language == wanted for known in trained_on.data.parts)
+    return [pair for pair in pairs if wanted == (pair.part if is_language else pair.stem)]
 
 
 def _held_out(trained_on: TrainedOn, split: Split) -> list[ToScore] | None:
@@ -130,8 +133,9 @@ def _held_out(trained_on: TrainedOn, split: Split) -> list[ToScore] | None:
     mask = examined.tested if split == "test" else examined.held_out
     parts: Sequence[Part] = examined.source.parts
     of_pair = examined.checkup.parts
+    names = [(part.name, part.stem) for part in parts] or [(None, None)]
     return [
-        ToScore(source, target, parts[of_pair[number - 1]].name if parts else None)
+        ToScore(source, target, *names[of_pair[number - 1]])
         for number, source, target in kept_pairs(examined.source, examined.checkup)
         if mask[number - 1]
     ]
