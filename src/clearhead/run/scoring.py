@@ -133,7 +133,8 @@ def _held_out(trained_on: TrainedOn, split: Split) -> list[ToScore] | None:
     mask = examined.tested if split == "test" else examined.held_out
     parts: Sequence[Part] = examined.source.parts
     of_pair = examined.checkup.parts
-    names = [(part.name, part.stem) for part in parts] or [(None, None)]
+    nameless: list[tuple[str | None, str | None]] = [(None, None)]
+    names = [(part.name, part.stem) for part in parts] or nameless
     return [
         ToScore(source, target, *names[of_pair[number - 1]])
         for number, source, target in kept_pairs(examined.source, examined.checkup)
