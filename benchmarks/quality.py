@@ -80,11 +80,13 @@ def _between(interval: tuple[float, float]) -> str:
 
 
 def curve(run: Path, translator: LoadedTranslator, sources: list[str], references: list[str], beam: int) -> list[Point]:
-    """The scores of every checkpoint that was kept."""
+    """The scores of every checkpoint that was kept, but for those that an interruption left, which were not validated."""
     final = {name: tensor.clone() for name, tensor in translator.model.state_dict().items()}
     points = []
     for path in all_steps(run / "checkpoints"):
         state = json.loads((path / "state.json").read_text(encoding="utf-8"))
+        if state["validation_loss"] is None:
+            continue
         restore_model(translator.model, read_tensors(path / "model.safetensors"), path)
         bleus = [
             score(translator.translate(sources, beam_size=size), references, resamples=0).bleu for size in (1, beam)
