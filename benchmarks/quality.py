@@ -80,7 +80,7 @@ def _between(interval: tuple[float, float]) -> str:
 
 
 def curve(run: Path, translator: LoadedTranslator, sources: list[str], references: list[str], beam: int) -> list[Point]:
-    """The scores of every checkpoint that was kept, but for those that an interruption left, which were not validated."""
+    """The scores of every checkpoint that was kept and validated: what an interruption left is passed over."""
     final = {name: tensor.clone() for name, tensor in translator.model.state_dict().items()}
     points = []
     for path in all_steps(run / "checkpoints"):
