@@ -15,9 +15,9 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from clearhead.errors import MissingInputError, StorageError
+from clearhead.errors import MissingInputError, StorageError, UnavailableError
 
 SUMS = "SHA256SUMS"
 SCALES = "_scale"
@@ -96,6 +96,20 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def hold(file: IO[bytes], busy: str) -> None:
+    """Let no other process hold a file until it is closed, where the system can tell; `busy` is said if one does."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UnavailableError(f"{busy} by another process: wait for it, or stop it") from None
+    except OSError:  # Some network drives cannot tell.
+        return
 
 
 def retire(old: Path) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO
 
 from clearhead.errors import UnavailableError
-from clearhead.storage import storage_error
+from clearhead.storage import hold, storage_error
 
 BLOCK = 1 << 20
 SECONDS_WITHOUT_ANSWER = 30
@@ -36,7 +36,7 @@ def download(
     part = file.with_name(f"{file.name}.part")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with part.open("ab") as out, _alone(out, part), _leaving_nothing_empty(out, part):
+        with part.open("ab") as out, _alone(out, part):
             _receive(url, out, file.name, progress)
             out.flush()
             os.fsync(out.fileno())
@@ -89,23 +89,9 @@ def _receive(url: str, out: IO[bytes], name: str, progress: Progress | None) -> 
 
 @contextlib.contextmanager
 def _alone(file: IO[bytes], part: Path) -> Iterator[None]:
-    """Let one process at a time write a part, where the system can tell."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise UnavailableError(f"{part} is being written by another process: wait for it, or stop it") from None
+    """Let one process at a time write a part, and remove it where nothing came, while no other may write it."""
+    hold(file, f"{part} is being written")
     file.seek(0, os.SEEK_END)
-    yield
-
-
-@contextlib.contextmanager
-def _leaving_nothing_empty(file: IO[bytes], part: Path) -> Iterator[None]:
-    """Remove a part of which nothing came, while no other process may write it."""
     try:
         yield
     finally:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
 
 from clearhead.checkpoint import UNDER_WAY
-from clearhead.errors import UnavailableError
-from clearhead.storage import storage_error
+from clearhead.storage import hold, storage_error
 
 _HELD: set[Path] = set()
 """The run directories that this process trains in."""
@@ -33,7 +31,7 @@ def alone(run: Path) -> Iterator[None]:
     except OSError as error:
         raise storage_error(run, error) from error
     with file:
-        _hold(file, run)
+        hold(file, f"{run} is being trained")
         _HELD.add(place)
         try:
             yield
@@ -42,16 +40,3 @@ def alone(run: Path) -> Iterator[None]:
             if not (run / "model").is_dir():
                 with suppress(OSError):
                     mark.unlink()
-
-
-def _hold(file: IO[bytes], run: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise UnavailableError(f"{run} is being trained by another process: wait for it, or stop it") from None
-    except OSError:  # Some network drives cannot tell.
-        return
