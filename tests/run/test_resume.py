@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from clearhead.checkpoint import all_steps, load_model, read_tensors
+from clearhead.checkpoint import UNDER_WAY, all_steps, load_model, read_tensors
 from clearhead.errors import (
     ConfigError,
     DataError,
@@ -478,6 +478,7 @@ def test_other_data_under_the_same_name_are_noticed(tiny: Configure, tmp_path: P
         pairs.write_text("".join(others))
         with pytest.raises(DataError, match="put those back, or start a new run, with init = "):
             list(resume(run, ["train.steps=9"]))
+        assert not (run / UNDER_WAY).exists(), "what was refused leaves the model in use"
     pairs.write_text("".join(lines))
     assert losses(list(resume(run, ["train.steps=9"]))).keys() == {9}
     # A run of an earlier version has not written down what it was trained on.
