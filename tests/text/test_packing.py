@@ -22,6 +22,10 @@ SMALL = {
     kind: Tokenizer.train(TokenizerConfig(kind=kind, vocab_size=320, min_freq=1, lowercase=True), TEXTS)
     for kind in TOKENIZERS
 }
+BLANKS = {
+    kind: Tokenizer.train(TokenizerConfig(kind=kind, vocab_size=320, min_freq=1), ["a\n \nb \t \u3000 \n c"] * 9)
+    for kind in TOKENIZERS
+}
 SIGNS = [
     " ",
     " ",
@@ -58,6 +62,13 @@ def test_packed_equals_encoded(kind: str, texts: list[str]) -> None:
     whole = [tokenizer.encode(text) for text in texts]
     assert unpacked(tokenizer, texts) == whole
     assert unpacked(tokenizer, texts) == whole, "and again from memory"
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@given(text=st.text("  \n\t\u00a0\u3000ab", max_size=12))
+@example(text="a\n \nb")
+def test_white_space_of_several_signs_is_packed_as_it_is_encoded(kind: str, text: str) -> None:
+    assert unpacked(BLANKS[kind], [text]) == [BLANKS[kind].encode(text)]
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)

@@ -76,3 +76,19 @@ def test_a_stream_says_that_it_has_stopped(tokenizers: list[Tokenizer]) -> None:
     assert (stream.add(tokenizers[2].encode("a")), stream.is_stopped) == ("a", False)
     assert (stream.add(tokenizers[2].encode("b")), stream.is_stopped) == ("", True)
     assert stream.add(tokenizers[2].encode("c")) == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "stop", "heard"),
+    [
+        ("a well-known man", " known", False),
+        ("a well-known man", "- ", False),
+        ("a well-known man", "well-known", True),
+        ("我吃了一个苹果。", "我吃", True),
+        ("我吃了一个苹果。", "我 吃", False),
+    ],
+)
+def test_a_stop_is_heard_in_words_as_they_are_written(text: str, stop: str, heard: bool) -> None:
+    word = Tokenizer.train(TokenizerConfig(kind="word", min_freq=1), [text])
+    assert word.decode(word.encode(text)) == text
+    assert StopStrings(word, [stop])(word.encode(text)) == heard

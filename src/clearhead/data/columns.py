@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from clearhead.errors import MissingInputError, StorageError
 from clearhead.storage import sync
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 META = "meta.json"
 ABANDONED_AFTER_SECONDS = 3600.0
 

@@ -1,7 +1,8 @@
 """Many texts in, the ids of each as bytes out: every word is encoded once and then remembered.
 
 No token of any kind of tokenizer reaches over the border between a word and the single space before the next, so a text
-is the sum of its words. Language repeats itself: looking words up is several times as fast as encoding them anew.
+is the sum of its words; but where other white space follows that space, a token may, and such a text is encoded whole.
+Language repeats itself: looking words up is several times as fast as encoding them anew.
 """
 
 from __future__ import annotations
@@ -54,10 +55,11 @@ class Packer:
             return None
 
     def _learn(self, texts: Sequence[str]) -> None:
-        # Two spaces in a row, or one at the end, leave an empty word; such texts are encoded whole.
+        # Two spaces in a row, or one at the end, leave an empty word; such texts are encoded whole, and so are those in
+        # which other white space follows a space: it is never remembered.
         words = [text.split(" ") for text in texts]
         first = self._first.missing({line[0] for line in words})
-        later = self._later.missing({word for line in words for word in line[1:]})
+        later = self._later.missing({word for line in words for word in line[1:] if not word[:1].isspace()})
         self._first.young.update(zip(first, self._encode(first), strict=True))
         self._later.young.update(zip(later, self._encode([f" {word}" for word in later]), strict=True))
 

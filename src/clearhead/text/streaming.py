@@ -1,6 +1,6 @@
 """Ids one by one in, text out as soon as it is sure: whole characters only, and nothing at or after a stop string.
 
-All kinds of tokenizers whose text is that of their tokens end to end will do; `word`, which makes up spaces, is none.
+A stream needs a tokenizer whose text is that of its tokens end to end: `word`, which makes up spaces, will not do.
 """
 
 from __future__ import annotations
@@ -47,12 +47,14 @@ class StopStrings:
     """Whether the text of ids has come to a stop string, asked after every id."""
 
     def __init__(self, tokenizer: Tokenizer, stop: Sequence[str]) -> None:
-        self._tokenizer = tokenizer
+        self._tokenizer, self._text = tokenizer, tuple(stop)
         self._stop = [text.encode() for text in stop]
         # A token that is text has at least one byte: a stop string that ends in the newest begins in one of these.
         self._tokens = max(map(len, self._stop), default=0)
 
     def __call__(self, ids: Sequence[int]) -> bool:
+        if self._tokenizer.kind == "word":  # Where the spaces are is known of the whole alone.
+            return cut(self._tokenizer.decode(ids), self._text) is not None
         newest = self._tokenizer.raw(ids[len(ids) - self._tokens :] if len(ids) > self._tokens else ids)
         return any(stop in newest for stop in self._stop)
 
