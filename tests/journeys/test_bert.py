@@ -144,6 +144,11 @@ def test_its_tokens_become_fewer_in_training_and_in_use(
         "train", "bert", "--text", data / "documents.txt", "--out", tmp_path / "x", *learn, "--set", "data.pack=true"
     )
     assert packed.code == 78 and "several texts share a row" in packed.err.strip().splitlines()[-1]
+    mixed = clearhead(
+        *("train", "bert", "--text", data / "documents.txt", "--out", tmp_path / "y", "--set", "data.pack=true"),
+        *("--set", "model.norm=group"),
+    )
+    assert mixed.code == 78 and "see each other through norm 'group'" in mixed.err.strip().splitlines()[-1]
 
 
 def test_a_classifier_starts_from_its_weights(clearhead: Clearhead, data: Path, trained: Path, tmp_path: Path) -> None:

@@ -92,6 +92,13 @@ REDUCED = pytest.mark.parametrize("how", FEWER, ids=lambda how: how.kind)
 AT_REST = [ReduceConfig(kind="merge", r=0), ReduceConfig(kind="prune", threshold=0.0)]
 
 
+@pytest.mark.parametrize("norm", [name for name, kind in NORMS.items() if kind.mixes_time])
+def test_texts_do_not_share_a_row_where_norms_would_mix_them(norm: str) -> None:
+    texts = torch.tensor([[0, 0, 1, 1, 1]])
+    with pytest.raises(ConfigError, match=r"^texts that share a row would see each other through these norms"):
+        new(norm=norm).encode(ids_of(1, 5), texts=texts)
+
+
 @pytest.mark.parametrize("how", AT_REST, ids=lambda how: how.kind)
 def test_where_no_token_is_to_go_nothing_changes_to_the_bit(how: ReduceConfig) -> None:
     ids, real = ids_of(2, 9), torch.arange(9) < torch.tensor([[9], [4]])

@@ -126,6 +126,8 @@ class Stack(nn.Module):
                 raise ConfigError(
                     "tokens cannot become fewer where several texts share a row: leave out one of the two"
                 )
+            if any(isinstance(module, Norm) and module.mixes_time for module in self.modules()):
+                raise ConfigError("texts that share a row would see each other through these norms: choose another")
             allowed, places = masks.both(allowed, masks.same_text(texts)), masks.places_in_text(texts)
         context_real, context_bias = (None, None) if context is None else (context.real, context.bias)
         if cache is not None and cache.remembers:

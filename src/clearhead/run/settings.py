@@ -29,6 +29,7 @@ from clearhead.models.classifier import ClassifierConfig
 from clearhead.models.gpt import GptConfig
 from clearhead.models.translator import TranslatorConfig
 from clearhead.models.vit import VitConfig
+from clearhead.nn.norms import NORMS
 from clearhead.text.kinds import TokenizerConfig
 from clearhead.training.settings import TrainConfig
 
@@ -91,6 +92,11 @@ class BertRun(RunConfig):
         if self.data.pack and self.model.reduce.kind != "none":
             raise ValueError(
                 "tokens cannot become fewer where several texts share a row: leave out reduce or data.pack"
+            )
+        if self.data.pack and NORMS[self.model.norm].mixes_time:
+            raise ValueError(
+                f"texts that share a row would see each other through norm '{self.model.norm}': choose layer or rms, "
+                "or leave out data.pack"
             )
         return self
 
