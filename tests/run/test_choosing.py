@@ -80,7 +80,7 @@ def test_separate_tokenizers_are_not_tied_together(two_files: NewFiles) -> None:
 
 def test_a_setting_that_does_not_exist_is_named_before_the_data_is_read(tmp_path: Path) -> None:
     data = DataConfig(source=str(tmp_path / "nowhere.de"), target=str(tmp_path / "nowhere.en"))
-    with pytest.raises(ConfigError, match=r"unknown key 'model\.dimm', did you mean 'dim'\?"):
+    with pytest.raises(ConfigError, match=r"unknown key 'model\.dimm', did you mean 'model\.dim'\?"):
         choose_config(data, "runs/mine", ["model.dimm=3"])
 
 
@@ -127,6 +127,20 @@ def test_less_memory_gives_smaller_batches() -> None:
 def test_less_data_gives_smaller_batches_so_that_there_are_steps_enough() -> None:
     budgets = [budget(pairs, 64 * GIB) for pairs in (50_000, 5_000, 500)]
     assert budgets[0] > budgets[1] > budgets[2] >= 1024
+
+
+def test_chinese_gets_an_entry_for_each_sign_and_its_steps_are_counted_as_they_come(tmp_path: Path) -> None:
+    (tmp_path / "a.zh").write_text("".join(f"{spell(n, 'zh')}\n" for n in range(9_000, 9_900)), encoding="utf-8")
+    (tmp_path / "a.en").write_text("".join(f"{spell(n, 'en')}\n" for n in range(9_000, 9_900)), encoding="utf-8")
+    data = DataConfig(source=str(tmp_path / "a.zh"), target=str(tmp_path / "a.en"))
+    _, choices, examined = choose_config(data, "runs/mine")
+    signs = len(set((tmp_path / "a.zh").read_text(encoding="utf-8")) - {"\n"})
+    chosen = {choice.key: choice for choice in choices}
+    assert chosen["tokenizer.vocab_size"].value == TIERS[0].vocab_size + signs
+    # The English side is the longer one.
+    steps = round(examined.checkup.report.target_lengths.mean / 3.5 * 900 / chosen["batches.max_tokens"].value)
+    assert chosen["batches.max_tokens"].why.startswith(f"about {steps} batches a pass")
+    assert chosen["train.validate_every"] == ("train.validate_every", 50, f"a pass is short: about {steps} steps")
 
 
 def test_the_memory_that_is_free_is_what_counts(two_files: NewFiles, monkeypatch: pytest.MonkeyPatch) -> None:

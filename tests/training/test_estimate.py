@@ -10,8 +10,9 @@ import pytest
 from tests.run.assembling import assembled
 
 from clearhead.run.settings import RunConfig, resolve
+from clearhead.text.script import SPELT, Script
 from clearhead.training.estimate import memory
-from clearhead.training.sizing_readers import choose_masked_sizes
+from clearhead.training.sizing_readers import choose_masked_sizes, choose_reader_sizes
 
 Configure = Callable[..., RunConfig]
 
@@ -50,3 +51,13 @@ def test_a_bert_that_is_asked_for_little_reads_more_at_once() -> None:
         return next(choice.value for choice in choices if choice.key == "batches.max_tokens")
 
     assert (budget(0.15), budget(0.9)) == (4096, 2048)
+
+
+def test_a_chinese_text_is_read_as_far_as_a_european_one_of_as_many_tokens() -> None:
+    def room(characters: int, script: Script) -> int:
+        choices = choose_reader_sizes(400, np.full(400, characters, dtype=np.int32), 8 << 30, script)
+        return next(choice.value for choice in choices if choice.key == "model.max_len")
+
+    chinese = Script(1.3, signs=900)
+    assert room(150, SPELT) == 64 and room(150, chinese) == 128
+    assert room(330, chinese) == room(880, SPELT) == 256

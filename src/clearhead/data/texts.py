@@ -22,6 +22,7 @@ from clearhead.data.reasons import Reason
 from clearhead.data.report import measure
 from clearhead.data.tables import Table
 from clearhead.errors import DataError
+from clearhead.text.script import Gauge, Script
 
 Progress = Callable[[int], None]
 
@@ -98,6 +99,10 @@ class Survey:
     lines: NDArray[np.int64]
     names: tuple[str, ...]
     """All labels that occur among kept texts, sorted."""
+    script: Script
+    """How they are written."""
+    notes: tuple[str, ...]
+    """What was repaired in them."""
 
     @property
     def kept(self) -> NDArray[np.bool_]:
@@ -133,7 +138,7 @@ class Survey:
             if self.torn:
                 lines.append(f"{self.torn:,} texts occur with more than one label")
         kept = measure(self.lengths[self.kept])
-        return [*lines, f"characters: {kept.sentence}", *self.texts.notes()]
+        return [*lines, f"characters: {kept.sentence}", *self.notes]
 
     @property
     def torn(self) -> int:
@@ -148,9 +153,12 @@ def survey(texts: Texts, *, max_chars: int, drop_duplicates: bool, progress: Pro
     reasons, sums, gists = bytearray(), bytearray(), bytearray()
     labels, lengths, parts, lines = array("q"), array("i"), array("i"), array("q")
     known: dict[str, int] = {}
+    gauge = Gauge()
     for part, line, text, label, reason in texts.rows():
         if reason is Reason.KEPT:
             reason = _judged(text, label, texts.labelled, max_chars)
+        if reason is Reason.KEPT and not gauge.is_sure:
+            gauge.add(text)
         reasons.append(reason)
         parts.append(part)
         lines.append(line)
@@ -170,6 +178,8 @@ def survey(texts: Texts, *, max_chars: int, drop_duplicates: bool, progress: Pro
         np.frombuffer(parts, dtype=np.int32),
         np.frombuffer(lines, dtype=np.int64),
         tuple(sorted(known)),
+        gauge.script,
+        tuple(texts.notes()),
     )
     if drop_duplicates:
         keys = hashes.paired(found.hashes, found.labels.astype(np.uint64))

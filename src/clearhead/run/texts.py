@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from clearhead.data.corpus import cache_key, cache_root
@@ -21,6 +21,7 @@ from clearhead.errors import ConfigError, DataError
 from clearhead.run.settings import GptRun
 from clearhead.run.task import Prepared, Ticket
 from clearhead.text.kinds import TokenizerConfig
+from clearhead.text.script import Gauge, Script
 from clearhead.text.tokenizer import Tokenizer, TokenizerPair
 from clearhead.training.events import Noted, Pace, Reading
 from clearhead.training.logbook import clock, short
@@ -42,6 +43,8 @@ class ExaminedText:
     digest: str
     alphabet: frozenset[str]
     """All characters of the whole file."""
+    script: Script
+    """How it is written."""
 
     def __len__(self) -> int:
         return self.end - self.start
@@ -52,7 +55,7 @@ class ExaminedText:
 
     def part(self, start: int, end: int) -> ExaminedText:
         """Another part of the same file."""
-        return ExaminedText(self.text, start, end, self.lines, self.digest, self.alphabet)
+        return replace(self, start=start, end=end)
 
     def fingerprint(self) -> str:
         """The same for the same part of the same text."""
@@ -105,13 +108,16 @@ def examine_texts(data: TextConfig, progress: Callable[[Reading], None] | None =
 def examine_text(path: Path, progress: Callable[[Reading], None] | None = None) -> ExaminedText:
     """Read a text once."""
     text, pace, characters, alphabet = RunningText(path), Pace("reading", unit="characters"), 0, set[str]()
+    gauge = Gauge()
     for passage in text.passages():
         characters += len(passage)
         alphabet.update(passage)
+        if not gauge.is_sure:
+            gauge.add(passage)
         reading = pace.at(characters, text.file.share_read)
         if reading is not None and progress is not None:
             progress(reading)
-    return ExaminedText(text, 0, characters, text.file.num_lines, text.file.digest(), frozenset(alphabet))
+    return ExaminedText(text, 0, characters, text.file.num_lines, text.file.digest(), frozenset(alphabet), gauge.script)
 
 
 def prepare_texts(

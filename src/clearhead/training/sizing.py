@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from clearhead.text.script import SPELT, Script
+
 
 class Choice(NamedTuple):
     """One setting that was chosen for the user, and why."""
@@ -44,15 +46,18 @@ ENOUGH_BATCHES = 40
 """Steps in one pass over the data below which smaller batches learn more from it."""
 
 
-def choose_sizes(pairs: int, longest: int, memory: int) -> list[Choice]:
-    """Settings for a translator from the pairs, the longest side in characters, and the free memory in bytes."""
+def choose_sizes(pairs: int, longest: int, memory: int, tokens_a_pair: float = 20.0, signs: int = 0) -> list[Choice]:
+    """Settings for a translator from the pairs, the longest side in characters, and the free memory in bytes.
+
+    `tokens_a_pair` is about what the longer side of a pair has, and `signs` how many different signs want a token each.
+    """
     tier = next(tier for tier in TIERS if pairs <= tier.pairs)
-    size = f"{pairs:,} pairs"
-    max_tokens = next(budget for budget in BUDGETS if budget == BUDGETS[-1] or suits(budget, tier, pairs, memory))
-    steps = batches_per_pass(pairs, max_tokens)
+    size, tokens = f"{pairs:,} pairs", round(tokens_a_pair * pairs)
+    max_tokens = next(budget for budget in BUDGETS if budget == BUDGETS[-1] or suits(budget, tier, tokens, memory))
+    steps = batches_per_pass(tokens, max_tokens)
     return [
         Choice("tokenizer.kind", "bpe", "loses nothing, and needs no rules for any language"),
-        Choice("tokenizer.vocab_size", tier.vocab_size, f"{size}: more entries would be seen too rarely to be learned"),
+        vocabulary(tier.vocab_size, signs, size),
         Choice("model.dim", tier.dim, f"{size}: a wider model would learn them by heart"),
         Choice("model.ff_dim", tier.ff_dim, "goes with the width"),
         Choice("model.num_heads", tier.num_heads, f"{tier.dim // tier.num_heads} features a head"),
@@ -61,22 +66,43 @@ def choose_sizes(pairs: int, longest: int, memory: int) -> list[Choice]:
         Choice("model.dropout", tier.dropout, "the less data, the more is dropped"),
         Choice("model.tie", "all", "both sides share one vocabulary"),
         Choice("model.max_len", 256 if longest <= 600 else 512, f"the longest side has {longest:,} characters"),
-        Choice("batches.max_tokens", max_tokens, f"about {steps:,} batches a pass; {memory / 2**30:.1f} GiB are free"),
+        budget(max_tokens, steps, memory),
         Choice("train.epochs", tier.epochs, f"about what {size} need before they are learned by heart"),
         Choice("train.lr", tier.lr, "the wider, the smaller"),
         Choice("train.warmup", min(400, 4 * steps), "a few passes over small data, 400 steps at most"),
-        Choice("train.validate_every", max(50, steps), "about once per pass"),
+        validation(steps, at_least=50),
     ]
 
 
-def batches_per_pass(pairs: int, max_tokens: int) -> int:
-    """About how many batches the data makes, at 20 tokens a sentence."""
-    return max(1, round(20 * pairs / max_tokens))
+def vocabulary(size: int, signs: int, data: str) -> Choice:
+    """How many entries a tokenizer has, where so many different signs want one each."""
+    why = f"{data}: more entries would be seen too rarely to be learned"
+    return Choice("tokenizer.vocab_size", size + signs, f"{why}; {signs:,} for as many signs" if signs else why)
 
 
-def suits(max_tokens: int, tier: Tier, pairs: int, memory: int) -> bool:
+def budget(max_tokens: int, steps: int, memory: int) -> Choice:
+    """How many tokens a batch has."""
+    batches = "1 batch" if steps == 1 else f"{steps:,} batches"
+    return Choice("batches.max_tokens", max_tokens, f"about {batches} a pass; {memory / 2**30:.1f} GiB are free")
+
+
+def validation(steps: int, at_least: int, at_most: int | None = None) -> Choice:
+    """After how many steps to validate: about once per pass, unless passes are too short or too long for that."""
+    every = max(at_least, steps if at_most is None else min(at_most, steps))
+    usual, length = "about once per pass", "short" if steps < at_least else "long"
+    return Choice(
+        "train.validate_every", every, usual if every == steps else f"a pass is {length}: about {steps:,} steps"
+    )
+
+
+def batches_per_pass(tokens: float, max_tokens: int) -> int:
+    """About how many batches so many tokens make."""
+    return max(1, round(tokens / max_tokens))
+
+
+def suits(max_tokens: int, tier: Tier, tokens: int, memory: int) -> bool:
     """Whether batches of this size leave small data enough steps, and fit into memory."""
-    return batches_per_pass(pairs, max_tokens) >= ENOUGH_BATCHES and fits(tier, max_tokens, memory)
+    return batches_per_pass(tokens, max_tokens) >= ENOUGH_BATCHES and fits(tier, max_tokens, memory)
 
 
 def fits(tier: Tier, max_tokens: int, memory: int) -> bool:
@@ -127,22 +153,21 @@ LETTERS = 256
 SHORT_TEXT = 3_000_000
 
 
-def choose_text_sizes(characters: int, alphabet: int, memory: int) -> list[Choice]:
+def choose_text_sizes(characters: int, alphabet: int, memory: int, script: Script = SPELT) -> list[Choice]:
     """Settings for a language model from the characters of its text, how many are different, and the free memory."""
     tier = next(tier for tier in TEXT_TIERS if characters <= tier.characters)
     size = f"{characters:,} characters"
     by_letter = alphabet <= LETTERS and characters <= SHORT_TEXT
-    vocab_size = alphabet if by_letter else tier.vocab_size
-    # A piece of a word is about three characters long.
-    tokens = characters if by_letter else characters // 3
-    fitting = (budget for budget in BUDGETS if _text_fits(tier, vocab_size, budget, tokens, memory))
+    vocab_size = alphabet if by_letter else tier.vocab_size + script.signs
+    tokens = characters if by_letter else round(script.tokens(characters))
+    fitting = (most for most in BUDGETS if _text_fits(tier, vocab_size, most, tokens, memory))
     max_tokens = next(fitting, BUDGETS[-1])
-    steps = max(1, round(tokens / max_tokens))
+    steps = batches_per_pass(tokens, max_tokens)
     tokenizer = [
         Choice("tokenizer.kind", "char", f"{size}, {alphabet} of them different: few enough to learn letter by letter")
         if by_letter
         else Choice("tokenizer.kind", "bpe", "loses nothing, and needs no rules for any language"),
-        *([] if by_letter else [Choice("tokenizer.vocab_size", vocab_size, f"{size}: more would be seen too rarely")]),
+        *([] if by_letter else [vocabulary(tier.vocab_size, script.signs, size)]),
     ]
     return [
         *tokenizer,
@@ -152,7 +177,7 @@ def choose_text_sizes(characters: int, alphabet: int, memory: int) -> list[Choic
         Choice("model.num_layers", tier.num_layers, "goes with the width"),
         Choice("model.max_len", tier.max_len, "tokens that are seen at once"),
         Choice("model.dropout", tier.dropout, "the less text, the more is dropped"),
-        Choice("batches.max_tokens", max_tokens, f"about {steps:,} batches a pass; {memory / 2**30:.1f} GiB are free"),
+        budget(max_tokens, steps, memory),
         Choice("train.epochs", tier.epochs, f"about what {size} need before they are learned by heart"),
         Choice("train.optimizer", "adamw", "pulls weights towards zero, as is usual for language models"),
         Choice("train.weight_decay", 0.1, "as is usual for language models"),
@@ -160,7 +185,7 @@ def choose_text_sizes(characters: int, alphabet: int, memory: int) -> list[Choic
         Choice("train.schedule", "cosine", "falls to nothing at the end of the run"),
         Choice("train.warmup", max(10, min(200, steps)), "a pass over small data, 200 steps at most"),
         Choice("train.smoothing", 0.0, "the true odds of what comes next are wanted"),
-        Choice("train.validate_every", max(50, min(1000, steps)), "about once per pass"),
+        validation(steps, at_least=50, at_most=1_000),
     ]
 
 

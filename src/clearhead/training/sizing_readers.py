@@ -8,7 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clearhead.data.masking import ASKED
-from clearhead.training.sizing import BUDGETS, ENOUGH_BATCHES, Choice, training_memory
+from clearhead.text.script import SPELT, Script
+from clearhead.training.sizing import (
+    BUDGETS,
+    ENOUGH_BATCHES,
+    Choice,
+    batches_per_pass,
+    budget,
+    training_memory,
+    validation,
+    vocabulary,
+)
 
 
 @dataclass(frozen=True)
@@ -31,36 +41,34 @@ READER_TIERS = (
     ReaderTier(200_000, 16_000, 128, 512, 4, 3, 0.2, 6),
     ReaderTier(float("inf"), 24_000, 256, 1024, 4, 4, 0.1, 3),
 )
-CHARACTERS_A_TOKEN = 3.5
-"""About what a token of a European text holds; a Chinese one holds fewer, and then more of a text is read."""
 LENGTHS = (64, 128, 256, 512)
 
 
-def choose_reader_sizes(texts: int, characters: NDArray[np.int32], memory: int) -> list[Choice]:
+def choose_reader_sizes(texts: int, characters: NDArray[np.int32], memory: int, script: Script = SPELT) -> list[Choice]:
     """Settings for a classifier from the number of texts, their lengths in characters, and the free memory in bytes."""
     tier = next(tier for tier in READER_TIERS if texts <= tier.texts)
     size = f"{texts:,} texts"
     long = int(np.percentile(characters, 95, method="higher"))
-    max_len = next((length for length in LENGTHS if length * CHARACTERS_A_TOKEN >= long), LENGTHS[-1])
+    max_len = next((length for length in LENGTHS if length >= script.tokens(long)), LENGTHS[-1])
     # As many tokens as are read, on average, and two around each text.
-    tokens = texts * (min(max_len, float(np.mean(characters)) / CHARACTERS_A_TOKEN) + 2)
-    budget = next((b for b in BUDGETS if tokens / b >= ENOUGH_BATCHES and _reads(tier, b, memory)), BUDGETS[-1])
-    steps = max(1, round(tokens / budget))
+    tokens = texts * (min(max_len, script.tokens(float(np.mean(characters)))) + 2)
+    max_tokens = next((b for b in BUDGETS if tokens / b >= ENOUGH_BATCHES and _reads(tier, b, memory)), BUDGETS[-1])
+    steps = batches_per_pass(tokens, max_tokens)
     return [
         Choice("tokenizer.kind", "bpe", "loses nothing, and needs no rules for any language"),
-        Choice("tokenizer.vocab_size", tier.vocab_size, f"{size}: more entries would be seen too rarely to be learned"),
+        vocabulary(tier.vocab_size, script.signs, size),
         Choice("model.dim", tier.dim, f"{size}: a wider model would learn them by heart"),
         Choice("model.ff_dim", tier.ff_dim, "goes with the width"),
         Choice("model.num_heads", tier.num_heads, f"{tier.dim // tier.num_heads} features a head"),
         Choice("model.num_layers", tier.num_layers, f"{size}: a deeper model would learn them by heart"),
         Choice("model.dropout", tier.dropout, "the less data, the more is dropped"),
         Choice("model.max_len", max_len, f"95 % of the texts have up to {long:,} characters"),
-        Choice("batches.max_tokens", budget, f"about {steps:,} batches a pass; {memory / 2**30:.1f} GiB are free"),
+        budget(max_tokens, steps, memory),
         Choice("train.epochs", tier.epochs, f"about what {size} need before they are learned by heart"),
         Choice("train.lr", 1e-3, "for a small model"),
         Choice("train.schedule", "linear", "falls to nothing by the end"),
         Choice("train.warmup", min(400, steps), "one pass over small data, 400 steps at most"),
-        Choice("train.validate_every", max(10, steps), "about once per pass"),
+        validation(steps, at_least=10),
         Choice("train.patience", 4, "learning by heart is noticed after as many validations"),
     ]
 
@@ -93,7 +101,9 @@ DOCUMENT_TIERS = (
 )
 
 
-def choose_masked_sizes(characters: NDArray[np.int32], memory: int, asked: float = ASKED) -> list[Choice]:
+def choose_masked_sizes(
+    characters: NDArray[np.int32], memory: int, asked: float = ASKED, script: Script = SPELT
+) -> list[Choice]:
     """Settings for a BERT from the lengths of its documents in characters, and the free memory in bytes.
 
     `asked` is the share of tokens that are asked for.
@@ -101,25 +111,25 @@ def choose_masked_sizes(characters: NDArray[np.int32], memory: int, asked: float
     total = int(characters.sum(dtype=np.int64))
     tier = next(tier for tier in DOCUMENT_TIERS if total <= tier.characters)
     size = f"{total:,} characters"
-    tokens = total / CHARACTERS_A_TOKEN
+    tokens, entries = script.tokens(total), tier.vocab_size + script.signs
     layers = tier.num_layers * (4 * tier.dim**2 + 2 * tier.dim * tier.ff_dim)
-    sizes = tier.vocab_size * tier.dim + layers, tier.num_layers, tier.dim, tier.ff_dim, tier.vocab_size
+    sizes = entries * tier.dim + layers, tier.num_layers, tier.dim, tier.ff_dim, entries
     fitting = (b for b in BUDGETS if tokens / b >= ENOUGH_BATCHES and training_memory(*sizes, b, asked) < memory / 2)
-    budget = next(fitting, BUDGETS[-1])
-    steps = max(1, round(tokens / budget))
+    max_tokens = next(fitting, BUDGETS[-1])
+    steps = batches_per_pass(tokens, max_tokens)
     return [
         Choice("tokenizer.kind", "bpe", "loses nothing, and needs no rules for any language"),
-        Choice("tokenizer.vocab_size", tier.vocab_size, f"{size}: more entries would be seen too rarely to be learned"),
+        vocabulary(tier.vocab_size, script.signs, size),
         Choice("model.dim", tier.dim, f"{size}: a wider model would not be filled in the time"),
         Choice("model.ff_dim", tier.ff_dim, "four times the width"),
         Choice("model.num_heads", 4, f"{tier.dim // 4} features a head"),
         Choice("model.num_layers", tier.num_layers, "goes with the width"),
         Choice("model.max_len", tier.max_len, "most of what tells a word stands near it"),
-        Choice("batches.max_tokens", budget, f"about {steps:,} batches a pass; {memory / 2**30:.1f} GiB are free"),
+        budget(max_tokens, steps, memory),
         Choice("train.epochs", tier.epochs, f"about what {size} need"),
         Choice("train.lr", 1e-3 if tier.dim < 256 else 7e-4, "the wider, the smaller"),
         Choice("train.schedule", "linear", "falls to nothing by the end"),
         Choice("train.warmup", min(1_000, steps), "one pass over small data, 1,000 steps at most"),
         Choice("train.smoothing", 0.0, "nothing is to be smoothed where one word of many is asked for"),
-        Choice("train.validate_every", max(10, steps), "about once per pass"),
+        validation(steps, at_least=10),
     ]

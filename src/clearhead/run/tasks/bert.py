@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from clearhead.checkpoint import StoredModel
 from clearhead.config import Tree
 from clearhead.data.documents import MaskedDocuments, document_sentences, open_documents
+from clearhead.data.sentences import sentences
 from clearhead.data.sets import SETS
 from clearhead.data.spans import Spans
 from clearhead.data.tables import ENDINGS
+from clearhead.data.texts import kept_texts
 from clearhead.errors import DataError
 from clearhead.models.bert import Bert, BertConfig
 from clearhead.run.filling import GAP, LoadedBert
@@ -51,7 +53,11 @@ class BertTask(Task[BertRun, Gathered, Bert]):
         return gather(documents, validation, config.data, config.train.seed, progress=progress)
 
     def choose(self, config: BertRun, found: Gathered, memory: int) -> list[Choice]:
-        return choose_masked_sizes(found.survey.lengths[found.survey.kept], memory, config.data.asked)
+        survey = found.survey
+        choices = choose_masked_sizes(survey.lengths[survey.kept], memory, config.data.asked, survey.script)
+        if not any(len(sentences(document)) > 1 for _, document in kept_texts(survey)):
+            choices.append(Choice("model.next_sentence", False, "no document has two sentences"))
+        return choices
 
     def prepare(
         self, config: BertRun, found: Gathered, tokenizers: TokenizerPair | None = None
@@ -70,7 +76,7 @@ class BertTask(Task[BertRun, Gathered, Bert]):
         if config.model.next_sentence and not spans.are_divisible.any():
             raise DataError(
                 f"{found.survey.texts.name}: no document has two sentences, so none follows another: "
-                "set model.next_sentence = false"
+                "--set model.next_sentence=false"
             )
         if spans.num_cut:
             room = spans.max_len - 3

@@ -49,7 +49,7 @@ class ClassifierTask(Task[ClassifierRun, Gathered, Classifier]):
 
     def choose(self, config: ClassifierRun, found: Gathered, memory: int) -> list[Choice]:
         survey = found.survey
-        choices = choose_reader_sizes(survey.num_kept, survey.lengths[survey.kept], memory)
+        choices = choose_reader_sizes(survey.num_kept, survey.lengths[survey.kept], memory, survey.script)
         return with_shape_of(config.init, choices)
 
     def prepare(

@@ -36,7 +36,8 @@ class GptTask(Task[GptRun, ExaminedTexts, Gpt]):
         return examine_texts(config.data, progress)
 
     def choose(self, config: GptRun, found: ExaminedTexts, memory: int) -> list[Choice]:
-        return choose_text_sizes(len(found.training), len(found.training.alphabet), memory)
+        text = found.training
+        return choose_text_sizes(len(text), len(text.alphabet), memory, text.script)
 
     def prepare(
         self, config: GptRun, found: ExaminedTexts, tokenizers: TokenizerPair | None = None

@@ -8,6 +8,7 @@ from pathlib import Path
 from clearhead.checkpoint import StoredModel
 from clearhead.config import Tree, build
 from clearhead.data.corpus import TokenisedPairs
+from clearhead.data.doctor import kept_pairs
 from clearhead.data.sets import SETS
 from clearhead.data.sources import DataConfig
 from clearhead.generate.settings import GenerationConfig
@@ -16,6 +17,7 @@ from clearhead.run.preparing import Examined, examine, open_prepared, prepare
 from clearhead.run.settings import TranslatorRun
 from clearhead.run.task import About, Asked, Prepared, Progress, Task, Ticket, Trial, shown
 from clearhead.run.translating import LoadedTranslator
+from clearhead.text.script import scripts_of
 from clearhead.text.tokenizer import TokenizerPair
 from clearhead.training.events import Noted, Reading, Sample, Terms
 from clearhead.training.sizing import Choice, choose_sizes
@@ -37,8 +39,12 @@ class TranslatorTask(Task[TranslatorRun, Examined, Translator]):
 
     def choose(self, config: TranslatorRun, found: Examined, memory: int) -> list[Choice]:
         report = found.checkup.report
-        longest = max(report.source_lengths.longest, report.target_lengths.longest)
-        choices = choose_sizes(report.kept, longest, memory)
+        lengths = (report.source_lengths, report.target_lengths)
+        texts = (pair[1:] for pair in kept_pairs(found.source, found.checkup))
+        scripts = scripts_of(texts, columns=2)
+        tokens = max(script.tokens(side.mean) for script, side in zip(scripts, lengths, strict=True))
+        signs = sum(script.signs for script in scripts)
+        choices = choose_sizes(report.kept, max(side.longest for side in lengths), memory, tokens, signs)
         return [choice for choice in choices if config.tokenizer.joint or choice.key != "model.tie"]
 
     def prepare(
