@@ -18,7 +18,7 @@ SMALLEST: dict[str, Any] = {"data": {"kind": "numbers"}, "train": {"steps": 3}}
     ("tree", "message"),
     [
         ({"train": {"steps": 3, "learning_rat": 1.0}}, r"unknown key 'train.learning_rat'"),
-        ({"train": {"steps": 3, "warm_up": 5}}, r"unknown key 'train.warm_up', did you mean 'warmup'\?"),
+        ({"train": {"steps": 3, "warm_up": 5}}, r"unknown key 'train.warm_up', did you mean 'train.warmup'\?"),
         ({"trian": {"steps": 3}}, r"unknown key 'trian', did you mean 'train'\?"),
         ({"train": {"steps": "many"}}, r"'train.steps' = 'many': .*integer"),
         ({"train": {"steps": -1}}, r"'train.steps' = -1: .*greater than or equal to 1"),
@@ -26,7 +26,7 @@ SMALLEST: dict[str, Any] = {"data": {"kind": "numbers"}, "train": {"steps": 3}}
         ({"train": {"steps": 3}, "model": {"norm": "leyer"}}, r"unknown norm, did you mean 'layer'\?"),
         (
             {"train": {"steps": 3}, "data": {"limits": {"max_char": 5}}},
-            r"'data.limits.max_char', did you mean 'max_chars'",
+            r"'data.limits.max_char', did you mean 'data.limits.max_chars'",
         ),
         ({"train": {}}, r"say how long to train: set train.steps or train.epochs"),
         ({"train": {"steps": 3, "average": 9}}, r"averaging 9 checkpoints needs train.keep_last"),

@@ -129,7 +129,8 @@ def _complaint(record: type[Record], problem: dict[str, Any]) -> str:
     dotted = ".".join(path)
     if problem["type"] == "extra_forbidden":
         parent = _record_at(record, path[:-1])
-        advice = did_you_mean(path[-1], parent.model_fields) if parent else "remove it"
+        section = dotted.removesuffix(path[-1])
+        advice = did_you_mean(path[-1], parent.model_fields, section) if parent else "remove it"
         return f"unknown key '{dotted}', {advice}"
     if problem["type"] == "missing":
         return f"'{dotted}' is missing"

@@ -70,17 +70,19 @@ INTERRUPTED = 130
 TERMINATED = 143
 
 
-def did_you_mean(name: str, choices: Iterable[str]) -> str:
-    """The tail of an error message: the nearest valid name, or all of them when none is near.
+def did_you_mean(name: str, choices: Iterable[str], section: str = "") -> str:
+    """The tail of an error message: the nearest valid name, with its section, or all of them when none is near.
 
     >>> did_you_mean("drop_out", ["dropout", "dim"])
     "did you mean 'dropout'?"
     >>> did_you_mean("xyz", ["dropout", "dim"])
     'choose from: dim, dropout'
+    >>> did_you_mean("drop_out", ["dropout", "dim"], "model.")
+    "did you mean 'model.dropout'?"
     """
     known = sorted(choices)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
-    return f"did you mean '{near[0]}'?" if near else f"choose from: {', '.join(known)}"
+    return f"did you mean '{section}{near[0]}'?" if near else f"choose from: {', '.join(known)}"
 
 
 def choose(table: Mapping[str, Variant], name: str, family: str) -> Variant:

@@ -101,6 +101,10 @@ def test_what_is_answered_goes_out_before_more_is_waited_for(monkeypatch: pytest
     ("content", "message"),
     [
         (b"a\nb\xff\n", "input line 2 is not UTF-8"),
+        (
+            "a\n我吃了一个苹果\n".encode("GBK"),
+            "input line 2 is not UTF-8, but GB18030; convert it with: iconv",
+        ),
         (b"a\n\xed\xa0\x80\n", "input line 2 is not UTF-8"),
         (b"a\n" * 1500 + b"\xc3", "input line 1,501 is not UTF-8"),
         (b"a\n" + b"x" * (MAX_LINE_BYTES + 1), "input line 2 is longer than a megabyte: split it into sentences"),

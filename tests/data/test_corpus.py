@@ -266,7 +266,7 @@ def test_damage_is_described_in_one_line(stored: Path) -> None:
         TokenisedPairs.open(stored)
     meta = json.loads((stored / "meta.json").read_text())
     (stored / "meta.json").write_text(json.dumps({**meta, "format_version": 99}))
-    with pytest.raises(StorageError, match=r"corpus has format_version 99, not 1$"):
+    with pytest.raises(StorageError, match=r"corpus has format_version 99, not 2$"):
         TokenisedPairs.open(stored)
 
 

@@ -138,6 +138,35 @@ def test_wide_encodings_are_named_with_the_way_out(tmp_path: Path, text: str, en
     assert f"is {encoding}; convert it with: iconv -f {encoding} -t UTF-8" in message
 
 
+@pytest.mark.parametrize("encoding", ["GB2312", "GBK", "GB18030"])
+@pytest.mark.parametrize("copies", [1, 9_999])
+def test_chinese_of_old_programs_is_named_with_the_way_out(tmp_path: Path, encoding: str, copies: int) -> None:
+    text = "我吃了一个苹果。\nyes\n他不在家，你来吗？\tHe is out, are you coming?\n" * copies
+    message = complaint(written(tmp_path, text.encode(encoding)))
+    assert "is GB18030; convert it with: iconv -f GB18030 -t UTF-8" in message
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding"),
+    [
+        ("Männer grüßen, Äpfel übers Öl\n", "latin-1"),
+        ("我在這裡吃了一個蘋果，你呢？\n", "big5"),
+        ("나는 사과를 먹었습니다\n", "euc-kr"),
+        ("я съел яблоко вчера\n", "cp1251"),
+        ("私はりんごを食べました\n", "shift-jis"),
+    ],
+)
+def test_other_encodings_are_not_taken_for_it(tmp_path: Path, text: str, encoding: str) -> None:
+    assert list(written(tmp_path, 3 * text.encode(encoding)).lines()) == 3 * [Reason.BAD_ENCODING]
+
+
+def test_one_bad_line_among_good_ones_names_no_encoding(tmp_path: Path) -> None:
+    good = ["我吃了一个苹果。", "你好"]
+    bad = "我吃了".encode("GBK")
+    found = list(written(tmp_path, b"\n".join([*(line.encode() for line in good), bad])).lines())
+    assert found == [*good, Reason.BAD_ENCODING]
+
+
 @pytest.mark.parametrize("mark", [b"\xff\xfe", b"\xfe\xff"])
 def test_a_wide_byte_order_mark_is_enough(tmp_path: Path, mark: bytes) -> None:
     assert "is UTF-16" in complaint(written(tmp_path, mark + "你".encode("UTF-16LE")))

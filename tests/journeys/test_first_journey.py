@@ -262,3 +262,16 @@ def test_settings_are_listed_with_their_meaning_and_as_they_stand(clearhead: Cle
     assert recipe["data"]["kind"] == "numbers" and recipe["train"]["lr"] == 5e-4
     parts = tomllib.loads(clearhead("train", "tatoeba-de-zh-en", "--settings").out)["data"]["parts"]
     assert [(part["tsv"], part["repeat"]) for part in parts] == [("deu.txt", 1), ("cmn.hans.txt", 2)]
+
+
+def test_settings_for_data_files_are_those_that_are_chosen(clearhead: Clearhead, tmp_path: Path) -> None:
+    for side, word in (("zh", "我吃了一个苹果"), ("en", "I ate an apple")):
+        (tmp_path / f"a.{side}").write_text("".join(f"{word} {i}\n" for i in range(40)), encoding="utf-8")
+    files = ("--source", tmp_path / "a.zh", "--target", tmp_path / "a.en", "--out", tmp_path / "run")
+    said = clearhead("train", "translator", *files, "--set", "model.dim=64", "--settings")
+    found = tomllib.loads(said.out)
+    assert found["out"] == str(tmp_path / "run") and found["data"]["source"] == str(tmp_path / "a.zh")
+    assert found["model"]["dim"] == 64 and found["train"]["epochs"] > 1
+    assert not (tmp_path / "run").exists()
+    bare = clearhead("train", "translator", "--set", "model.dim=64", "--settings")
+    assert bare.code == 2 and "name the data too: --source FILE" in bare.err

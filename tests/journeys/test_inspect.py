@@ -132,6 +132,7 @@ WRONG = {
     "nothing": ("inspect", 2, 'say what to look at: clearhead inspect [MODEL] "a text"'),
     "nothing there": ("inspect nowhere x", 66, "there is no model at nowhere"),
     "no text": ("inspect {run}", 2, "say what to look at"),
+    "mistyped and no text": ("inspect {run}/typo", 66, "/typo"),
     "empty text": ("inspect {run} {empty}", 65, "the text is empty"),
     "wrong ending": ("inspect {run} x --png x.jpg", 2, "--png writes a file that ends with .png, not x.jpg"),
     "wrong ending of a trail": (

@@ -290,7 +290,7 @@ def test_writing_needs_a_model(clearhead: Clearhead, monkeypatch: pytest.MonkeyP
         (TEXT.encode(), ("data.windows=tield",), 78, "did you mean 'tiled'?"),
         (TEXT.encode(), ("data.hold_out=1.5",), 78, "hold_out"),
         (TEXT.encode(), ("model.norm=group",), 78, "looks at later positions"),
-        (TEXT.encode(), ("model.num_layer=2",), 78, "did you mean 'num_layers'?"),
+        (TEXT.encode(), ("model.num_layer=2",), 78, "did you mean 'model.num_layers'?"),
     ],
 )
 def test_a_text_or_setting_that_will_not_do_is_one_line(

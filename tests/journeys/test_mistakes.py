@@ -34,7 +34,7 @@ WRONG: dict[str, tuple[str, int, str]] = {
     "unknown key": (
         "train numbers --set train.stpes=3",
         78,
-        "numbers and .*unknown key 'train.stpes', did you mean 'steps'",
+        "numbers and .*unknown key 'train.stpes', did you mean 'train.steps'",
     ),
     "unknown section": ("train numbers --set trian.steps=3", 78, "unknown key 'trian', did you mean 'train'"),
     "wrong value": ("train numbers --set train.steps=x", 78, "'train.steps' = 'x': input should be a valid integer"),
@@ -45,7 +45,7 @@ WRONG: dict[str, tuple[str, int, str]] = {
         "'model.norm' = 'laier': unknown norm, did you mean 'layer'",
     ),
     "config is not toml": ("train {tmp}/broken.toml", 78, "broken.toml is not valid TOML"),
-    "config with a typo": ("train {tmp}/typo.toml", 78, "typo.toml: unknown key 'data.knid', did you mean 'kind'"),
+    "config with a typo": ("train {tmp}/typo.toml", 78, "typo.toml: unknown key 'data.knid', did you mean 'data.kind'"),
     "nothing to train on": ("train", 2, "say what to train on: --source FILE --target FILE"),
     "nothing but a kind": ("train translator", 2, "say what to train on"),
     "one side": ("train --source {corpus}/train.de", 78, "train.de, but data.target is missing"),
@@ -263,7 +263,7 @@ def test_messages_cannot_paint_the_terminal(clearhead: Clearhead) -> None:
 
 def test_a_broken_environment_setting_is_a_config_error(clearhead: Clearhead, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLEARHEAD_TRAIN__STPES", "3")
-    assert_one_line(clearhead("train", "numbers"), 78, "unknown key 'train.stpes', did you mean 'steps'")
+    assert_one_line(clearhead("train", "numbers"), 78, "unknown key 'train.stpes', did you mean 'train.steps'")
 
 
 def test_lines_before_a_bad_one_are_not_lost(files_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:

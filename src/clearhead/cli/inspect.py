@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from clearhead.cli import show
 from clearhead.cli.flags import ALL_TOKENS, Count, Device, Fewer, Switch, Threads, refuse, refuse_ending, use_threads
-from clearhead.errors import UsageError
+from clearhead.errors import MissingInputError, UsageError
 
 if TYPE_CHECKING:
     from clearhead.run.inspecting import Inspection
@@ -137,12 +137,20 @@ def _told_apart(word: str | None) -> tuple[None, str]:
     """A lone word is the text for the built-in model, unless it is a model and the text was forgotten."""
     try:
         is_path = word is not None and Path(word).exists()
+        is_mistyped = word is not None and not is_path and _is_beside_others(word)
     except OSError:
         # Too long for a name: a text.
-        is_path = False
+        is_path = is_mistyped = False
+    if is_mistyped:
+        raise MissingInputError(f"there is no model at {word}")
     if word is None or is_path:
         raise UsageError('say what to look at: clearhead inspect [MODEL] "a text" (or --importance, or --prune)')
     return None, word
+
+
+def _is_beside_others(word: str) -> bool:
+    """Whether a word names something in a folder that is there: a model whose name was mistyped, hardly a text."""
+    return "/" in word and not any(map(str.isspace, word)) and Path(word).parent.is_dir()
 
 
 def _home(model: str | None) -> Path:

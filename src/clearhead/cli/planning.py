@@ -171,14 +171,26 @@ def _assignment(key: str, value: str) -> str:
     return f"{key}={json.dumps(value, ensure_ascii=False)}"
 
 
-def list_settings(request: Request) -> None:
+def list_settings(request: Request, tell: Callable[[Reading], None]) -> None:
     """Write every setting as a line of TOML, with its meaning behind it."""
     from clearhead.config import describe, to_value
-    from clearhead.run.settings import unset
 
-    config = unset(request.kind) if request.is_open else _read(request)
+    config = _settings(request, tell)
     tree = config.model_dump()
     for key, _, meaning in describe(type(config)):
         value = functools.reduce(operator.getitem, key.split("."), tree)
         line = f"# {key} =" if value is None else f"{key} = {to_value(value)}"
         sys.stdout.write(f"{line:<40} # {' '.join(meaning.split())}\n")
+
+
+def _settings(request: Request, tell: Callable[[Reading], None]) -> RunConfig:
+    """What a recipe or file says, what is chosen for data files, or, without any, how things stand before."""
+    from clearhead.run.settings import unset
+
+    if not request.is_open:
+        return _read(request)
+    if request.files:
+        return _chosen(request, tell).config
+    if request.assignments or request.out is not None:
+        raise UsageError(f"to see what that makes of the settings, name the data too: {KINDS[request.kind].example}")
+    return unset(request.kind)

@@ -81,7 +81,15 @@ def _decoded(raw: bytes, number: int, name: str) -> str:
     try:
         return raw.removesuffix(b"\r").decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError:
-        raise DataError(f"{name} line {number:,} is not UTF-8") from None
+        raise _not_utf8(name, number, raw) from None
+
+
+def _not_utf8(name: str, number: int, raw: bytes) -> DataError:
+    from clearhead.data.lines import chinese_encoding
+
+    encoding = chinese_encoding(raw)
+    way_out = f", but {encoding}; convert it with: iconv -f {encoding} -t UTF-8" if encoding else ""
+    return DataError(f"{name} line {number:,} is not UTF-8{way_out}")
 
 
 def _too_long(name: str, number: int) -> DataError:
@@ -113,8 +121,7 @@ def read_text(path: Path | None) -> str:
     try:
         return raw.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        raise DataError(f"{name} line {line:,} is not UTF-8") from None
+        raise _not_utf8(name, raw.count(b"\n", 0, error.start) + 1, raw) from None
 
 
 def _name(path: Path | None) -> str:

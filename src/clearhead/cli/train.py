@@ -137,7 +137,8 @@ def train(
     }  # fmt: skip
     request = Request(what, {name: str(path) for name, path in data.items() if path is not None}, out, set or [])
     if settings:
-        list_settings(request)
+        with show.waiting("reading the data") as tell:
+            list_settings(request, tell)
         return 0
     with stoppable() as stop:
         try:

@@ -6,6 +6,7 @@ a lone CR, and one such break in one of two parallel files pairs every later lin
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import hashlib
 import io
@@ -32,6 +33,7 @@ _MARKS = {
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
+_COMMON = frozenset("的一是不了我在有他这个们你好人来到说")
 _PACKED = {
     _GZIP: "gzip inside gzip",
     b"BZh": "bzip2",
@@ -215,11 +217,28 @@ def _refuse_other_formats(path: Path, start: bytes) -> None:
         if start.startswith(magic):
             raise DataError(f"{path} is {name} data, not text; unpack it first (plain text and single gzip are read)")
     marks = [name for mark, name in _MARKS.items() if start.startswith(mark)]
-    encoding = marks[0] if marks else _wide_encoding(start)
+    encoding = marks[0] if marks else _wide_encoding(start) or chinese_encoding(start)
     if encoding == "zeros":
         raise DataError(f"{path} holds mostly zero bytes: it is damaged, or not text")
     if encoding:
         raise DataError(f"{path} is {encoding}; convert it with: iconv -f {encoding} -t UTF-8 {path} > NEW")
+
+
+def chinese_encoding(start: bytes) -> str | None:
+    """Recognise GB18030, of which GBK and GB2312 are parts: hardly a line is UTF-8, and what it says is Chinese."""
+    *lines, rest = start.split(b"\n")
+    lines = [line for line in lines or [rest] if not line.isascii()]
+    if sum(decode(line) is not Reason.BAD_ENCODING for line in lines) > 0.1 * len(lines):
+        return None
+    try:
+        # What is cut off at the end is no mistake.
+        text = codecs.getincrementaldecoder("gb18030")().decode(start)
+    except UnicodeDecodeError:
+        return None
+    signs = [sign for sign in text if "\u4e00" <= sign <= "\u9fff"]
+    # Other encodings, taken for this one, give Chinese characters too, but rare ones.
+    is_common = sum(sign in _COMMON for sign in signs) > 0.03 * len(signs)
+    return "GB18030" if is_common and len(signs) > 0.1 * len(text) else None
 
 
 def _wide_encoding(start: bytes) -> str | None:
