@@ -6,13 +6,16 @@ import errno
 import os
 import shutil
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from clearhead.errors import MissingInputError, StorageError
+from clearhead import storage
+from clearhead.errors import MissingInputError, StorageError, WouldOverwriteError
 from clearhead.storage import (
     DRAFT,
     RETIRED,
@@ -84,7 +87,7 @@ def crashes(
         with pytest.MonkeyPatch.context() as patch:
             accident = Accident(patch, at, error, is_final=is_final)
             try:
-                write_directory(final, filler(NEW))
+                write_directory(final, filler(NEW), replace=True)
             except (StorageError, Crash) as raised:
                 places.append((final, type(raised)))
         if not accident.happened:
@@ -118,7 +121,7 @@ def test_the_sums_are_those_of_sha256sum(tmp_path: Path) -> None:
 def test_writing_again_replaces_all_of_the_old(tmp_path: Path) -> None:
     final = tmp_path / "model"
     write_directory(final, filler({**FILES, "gone.txt": "old"}))
-    write_directory(final, filler(NEW))
+    write_directory(final, filler(NEW), replace=True)
     assert content_of(final) == NEW
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
@@ -152,7 +155,7 @@ def test_a_kill_at_any_step_leaves_nothing_half_under_the_name(tmp_path: Path, i
             absent += 1
             (draft,), (aside,) = (list(final.parent.glob(f"model{mark}*")) for mark in (DRAFT, RETIRED))
             assert (content_of(draft), content_of(aside)) == (NEW, FILES)
-        write_directory(final, filler(NEW))
+        write_directory(final, filler(NEW), replace=True)
         assert content_of(final) == NEW
         assert [path.name for path in final.parent.iterdir()] == ["model"], "the next writer tidies up"
     assert absent <= 1
@@ -167,7 +170,7 @@ def test_an_error_of_the_filler_leaves_the_old_and_passes_through(tmp_path: Path
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        write_directory(final, fill)
+        write_directory(final, fill, replace=True)
     assert content_of(final) == FILES
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
@@ -182,7 +185,7 @@ def test_a_full_disk_is_named_with_exit_code_74(tmp_path: Path, number: int) -> 
         raise OSError(number, os.strerror(number))
 
     with pytest.raises(StorageError) as error:
-        write_directory(final, fill)
+        write_directory(final, fill, replace=True)
     assert error.value.exit_code == 74
     assert str(error.value) == (f"the disk is full: {final} was not written; free some space and go on with --resume")
     assert content_of(final) == FILES
@@ -203,7 +206,7 @@ def test_a_process_id_may_come_again(tmp_path: Path) -> None:
         rubble = tmp_path / f"model{mark}{os.getpid()}"
         rubble.mkdir()
         (rubble / "x").touch()
-    write_directory(final, filler(NEW))
+    write_directory(final, filler(NEW), replace=True)
     assert content_of(final) == NEW
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
@@ -219,9 +222,87 @@ def test_copies_that_the_user_has_made_are_left_alone(tmp_path: Path) -> None:
     for name in copies:
         (tmp_path / name).touch()
     for files in (FILES, NEW):
-        write_directory(tmp_path / "model", filler(files))
+        write_directory(tmp_path / "model", filler(files), replace=True)
         write_text(tmp_path / "page.html", "all of it")
     assert {path.name for path in tmp_path.iterdir()} == {"model", "page.html", *copies}
+
+
+@pytest.mark.parametrize("kind", ["directory", "file", "link"])
+def test_what_came_while_a_directory_was_written_stays(tmp_path: Path, kind: str) -> None:
+    final = tmp_path / "model"
+
+    def fill(draft: Path) -> None:
+        filler(NEW)(draft)
+        if kind == "link":
+            final.symlink_to("nowhere")
+            return
+        thesis = final / "thesis.txt" if kind == "directory" else final
+        thesis.parent.mkdir(exist_ok=True)
+        thesis.write_text("precious")
+
+    with pytest.raises(WouldOverwriteError) as error:
+        write_directory(final, fill)
+    assert str(error.value) == f"{final} exists: choose another --out"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    if kind == "link":
+        assert final.is_symlink()
+    else:
+        assert (final / "thesis.txt" if kind == "directory" else final).read_text() == "precious"
+
+
+SECOND = """
+import sys
+from pathlib import Path
+from clearhead.storage import write_directory
+write_directory(Path(sys.argv[1]), lambda draft: (draft / "second.txt").write_text("second"))
+"""
+
+
+def test_of_two_writers_of_one_name_the_first_to_finish_has_it(tmp_path: Path) -> None:
+    final = tmp_path / "model"
+
+    def fill(draft: Path) -> None:
+        filler(NEW)(draft)
+        subprocess.run([sys.executable, "-c", SECOND, str(final)], check=True)
+        assert (draft / "a.json").read_text() == NEW["a.json"], "the other one leaves the draft alone"
+
+    with pytest.raises(WouldOverwriteError):
+        write_directory(final, fill)
+    verify(final, "second.txt")
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+def test_only_the_rubble_of_the_dead_is_cleared_away(tmp_path: Path) -> None:
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    writers: dict[str, Callable[[Path], None]] = {
+        "model": lambda path: write_directory(path, filler(FILES)),
+        "page.html": lambda path: write_text(path, "all of it"),
+    }
+    for name, write in writers.items():
+        for process in (os.getppid(), dead.pid, 0, 10**30):
+            (tmp_path / f"{name}{DRAFT}{process}").mkdir()
+        write(tmp_path / name)
+    living = {f"{name}{DRAFT}{os.getppid()}" for name in writers}
+    assert {path.name for path in tmp_path.iterdir()} == {*writers, *living}
+
+
+def test_a_process_that_may_not_be_asked_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(process: int, signal: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", refuse)
+    assert storage._is_at_work(os.getppid())
+    assert not storage._is_at_work(os.getpid())
+
+
+def test_where_asking_would_end_a_process_it_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "kill", lambda process, signal: asked.append(process))
+        patch.setattr(os, "name", "nt")
+        is_at_work = storage._is_at_work(os.getppid())
+    assert (is_at_work, asked) == (False, [])
 
 
 # A file --------------------------------------------------------------------------------------------------------------

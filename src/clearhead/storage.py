@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from clearhead.errors import MissingInputError, StorageError, UnavailableError
+from clearhead.errors import MissingInputError, StorageError, UnavailableError, WouldOverwriteError
 
 SUMS = "SHA256SUMS"
 SCALES = "_scale"
@@ -27,15 +27,18 @@ DRAFT, RETIRED = ".clearhead-tmp-", ".clearhead-old-"
 gives to a copy of his own."""
 
 
-def write_directory(final: Path, fill: Callable[[Path], None]) -> None:
-    """Let `fill` write a directory, and give it its name only when all of it is on disk."""
+def write_directory(final: Path, fill: Callable[[Path], None], *, replace: bool = False) -> None:
+    """Let `fill` write a directory, and give it its name only when all of it is on disk.
+
+    With `replace`, what has that name by then goes; else it stays, also what came while `fill` was at work.
+    """
     draft = final.with_name(f"{final.name}{DRAFT}{os.getpid()}")
     try:
         clear(final, DRAFT)
         draft.mkdir(parents=True)
         fill(draft)
         write_sums(draft, (path for path in draft.iterdir() if path.is_file()))
-        _put_in_place(draft, final)
+        _put_in_place(draft, final, replace)
         clear(final, RETIRED)
     except OSError as error:
         raise storage_error(final, error) from error
@@ -43,8 +46,10 @@ def write_directory(final: Path, fill: Callable[[Path], None]) -> None:
         remove(draft)
 
 
-def _put_in_place(draft: Path, final: Path) -> None:
-    aside = retire(final) if final.exists() else None
+def _put_in_place(draft: Path, final: Path, replace: bool) -> None:
+    if not replace:
+        refuse_existing(final)
+    aside = retire(final) if replace and final.exists() else None
     try:
         draft.rename(final)
     except BaseException:
@@ -52,6 +57,12 @@ def _put_in_place(draft: Path, final: Path) -> None:
             aside.rename(final)
         raise
     sync(final.parent)
+
+
+def refuse_existing(out: Path) -> None:
+    """Let nothing be written over what is there: a file, a directory, or a link, wherever that leads."""
+    if os.path.lexists(out):
+        raise WouldOverwriteError(f"{out} exists: choose another --out")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -65,12 +76,25 @@ def write_text(path: Path, text: str) -> None:
 
 
 def clear(final: Path, mark: str) -> None:
-    """Remove what writers of this name that were killed left beside it."""
+    """Remove what writers of this name that were killed left beside it, and nothing of those who still write."""
     if final.parent.is_dir():
         for path in list(final.parent.iterdir()):
             beginning, _, process = path.name.rpartition(mark)
-            if beginning == final.name and process.isdecimal():
+            if beginning == final.name and process.isdecimal() and not _is_at_work(int(process)):
                 remove(path)
+
+
+def _is_at_work(process: int) -> bool:
+    """Whether this is another process that lives, where the system can tell."""
+    if process in (0, os.getpid()) or os.name != "posix":  # Elsewhere, asking would end it.
+        return False
+    try:
+        os.kill(process, 0)
+    except PermissionError:  # Somebody else's.
+        return True
+    except (ProcessLookupError, OverflowError):
+        return False
+    return True
 
 
 def remove(path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from clearhead.engines.opening import ENGINES
 from clearhead.engines.texts import ExportedTranslator
 from clearhead.errors import (
     ConfigError,
+    MissingInputError,
     ParityError,
     StorageError,
     UnavailableError,
@@ -30,12 +32,16 @@ from clearhead.export import targets
 from clearhead.export.targets import TARGETS
 from clearhead.export.verify import EXACT, QUANTISED, WORDS, Parity, Side
 from clearhead.models import MODELS
+from clearhead.run.averaging import average_run
 from clearhead.run.comparing import TRIALS
 from clearhead.run.engines import ENGINE_NAMES, load_translator
 from clearhead.run.exporting import export, made_up_texts
+from clearhead.run.packing import pack
+from clearhead.run.surgery import prune
 from clearhead.run.translating import LoadedTranslator
 from clearhead.run.trial_data import DATA
 from clearhead.storage import read_json
+from clearhead.text.tokenizer import TokenizerPair
 
 pytest.importorskip("ctranslate2", reason="needs CTranslate2: pip install 'clearhead[export]'")
 pytestmark = pytest.mark.usefixtures("unchecked")
@@ -101,6 +107,34 @@ def test_a_copy_that_differs_is_not_written(trained: Path, tmp_path: Path, monke
     assert list(tmp_path.iterdir()) == []
 
 
+WRITERS: dict[str, Callable[[Path, Path], Any]] = {
+    "export": lambda model, out: export(model, "ctranslate2", out, most=2),
+    "pack": pack,
+    "prune": lambda model, out: prune(model, ["decoder.0.cross.0"], out),
+    "average": lambda model, out: average_run(model, out, last=1),
+}
+
+
+@pytest.mark.parametrize("verb", WRITERS)
+def test_what_got_the_name_while_it_was_written_stays(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    out = tmp_path / "out"
+
+    def save_and_disturb(tokenizers: TokenizerPair, directory: Path) -> None:
+        save(tokenizers, directory)
+        out.mkdir()
+        (out / "thesis.txt").write_text("precious")
+
+    save = TokenizerPair.save
+    monkeypatch.setattr(TokenizerPair, "save", save_and_disturb)
+    with pytest.raises(WouldOverwriteError) as error:
+        WRITERS[verb](trained, out)
+    assert str(error.value) == f"{out} exists: choose another --out"
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert [path.name for path in out.iterdir()] == ["thesis.txt"]
+
+
 def side(bleu: float | None = None) -> Side:
     return Side(size=1_000_000, per_second=10.0, bleu=bleu)
 
@@ -154,6 +188,16 @@ def parity(**changes: Any) -> Parity:
             {"kind": "classifier", "original": right(0.9), "exported": right(0.89)},
             QUANTISED,
             ["accuracy falls by 1.00 points, to 89.00 % (at most 0.5)"],
+        ),
+        (
+            {"original": side(40.0), "exported": side(1.0)},
+            QUANTISED._replace(bleu=float("nan")),
+            ["BLEU falls by 39.00, to 1.00 (at most nan)"],
+        ),
+        (
+            {"kind": "classifier", "original": right(0.9), "exported": right(0.1)},
+            QUANTISED._replace(accuracy=float("nan")),
+            ["accuracy falls by 80.00 points, to 10.00 % (at most nan)"],
         ),
     ],
 )  # fmt: skip
@@ -210,6 +254,20 @@ def test_the_engine_follows_from_the_model(trained: Path, small: Path) -> None:
         load_translator(small, engine="onx")
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("verb", ["translate", "generate", "classify"])
+def test_what_is_not_there_is_no_model_for_another_engine(
+    capsys: pytest.CaptureFixture[str], verb: str, engine: str
+) -> None:
+    assert run([verb, "--model", "nowhere", "--engine", engine, "x"]) == MissingInputError.exit_code
+    assert capsys.readouterr().err == "clearhead: there is no model at nowhere\n"
+
+
+def test_what_is_no_model_is_no_model_for_another_engine(tmp_path: Path) -> None:
+    with pytest.raises(MissingInputError, match="is neither a model directory nor a run directory"):
+        load_translator(tmp_path, engine="onnx")
+
+
 def test_damage_is_found_before_anything_runs(small: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(small, copy)
@@ -248,6 +306,18 @@ def test_test_data_is_one_set_or_none(trained: Path, capsys: pytest.CaptureFixtu
     assert "--limit, --max-bleu-drop and --max-accuracy-drop are about test data" in said
     assert "one test set at a time" in said
     assert "a translator is compared on --source, --target, --tsv, --split: leave out --text" in said
+
+
+@pytest.mark.parametrize("flag", ["--max-bleu-drop", "--max-accuracy-drop"])
+@pytest.mark.parametrize("value", ["nan", "-1"])
+def test_how_much_may_be_lost_is_a_number_from_0(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flag: str, value: str
+) -> None:
+    words = ["export", str(trained), "--to", "onnx", "--out", str(tmp_path / "out"), "--split", "test"]
+    assert run([*words, f"{flag}={value}"]) == 2
+    said = capsys.readouterr().err
+    assert f"for {flag}. Must be >= 0" in said and said.count("\n") == 1
+    assert not (tmp_path / "out").exists()
 
 
 SCRIPT = """

@@ -63,10 +63,11 @@ def save_model(
     training_config: str,
     tensors: Mapping[str, Tensor] | None = None,
     dtype: str = "float32",
+    replace: bool = True,
 ) -> None:
     """Write a model directory that loads everywhere; float16 halves its size, int8 quarters it.
 
-    `tensors` are its weights where the model itself has only a part.
+    `tensors` are its weights where the model itself has only a part. Without `replace`, what has its name stays.
     """
     weights = stored_as(model_tensors(model) if tensors is None else tensors, dtype)
 
@@ -76,7 +77,7 @@ def save_model(
         (draft / "README.md").write_text(card, encoding="utf-8")
         (draft / "training_config.toml").write_text(training_config, encoding="utf-8")
 
-    write_directory(directory, fill)
+    write_directory(directory, fill, replace=replace)
 
 
 def rewrite_card(directory: Path, card: str) -> None:
@@ -89,7 +90,7 @@ def rewrite_card(directory: Path, card: str) -> None:
                 shutil.copy(path, draft)
         (draft / "README.md").write_text(card, encoding="utf-8")
 
-    write_directory(directory, fill)
+    write_directory(directory, fill, replace=True)
 
 
 def describe_model(

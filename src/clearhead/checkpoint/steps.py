@@ -97,7 +97,7 @@ class Checkpoints:
             write_tensors(draft / "optimizer.safetensors", memories)
             write_json(draft / "state.json", {**asdict(state), "validation_loss": validation_loss})
 
-        write_directory(final, fill)
+        write_directory(final, fill, replace=True)
         try:
             self._link("last", final)
             if state.best_step == state.step:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from clearhead.checkpoint import all_steps, best_first, load_model, read_tensors, restore_model, save_model
 from clearhead.data.naming import kept_settings
-from clearhead.errors import DataError, UsageError, WouldOverwriteError
-from clearhead.storage import verify
+from clearhead.errors import DataError, UsageError
+from clearhead.storage import refuse_existing, verify
 from clearhead.training.averaging import average
 
 
@@ -18,8 +18,7 @@ def average_run(run: Path, out: Path, *, last: int | None = None, best: int | No
     wanted = last or best or 0
     if wanted < 1:
         raise UsageError(f"cannot average {wanted} checkpoints: say 1 or more")
-    if out.exists():
-        raise WouldOverwriteError(f"{out} exists: choose another --out")
+    refuse_existing(out)
     stored = load_model(run)
     directory = run / "checkpoints"
     paths = all_steps(directory)[-last:] if last is not None else best_first(directory)[:best]
@@ -39,5 +38,6 @@ def average_run(run: Path, out: Path, *, last: int | None = None, best: int | No
         generation=stored.generation,
         card=f"{card}\nThe weights are the mean of {', '.join(names)}.\n",
         training_config=kept_settings(run, out),
+        replace=False,
     )
     return names

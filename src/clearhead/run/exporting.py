@@ -10,13 +10,13 @@ from clearhead.checkpoint import locate
 from clearhead.data.naming import kept_settings
 from clearhead.engines.directory import ExportNotes, describe_export
 from clearhead.engines.opening import open_exported
-from clearhead.errors import ParityError, UsageError, WouldOverwriteError, choose
+from clearhead.errors import ParityError, UsageError, choose
 from clearhead.export.targets import QUANTIZATIONS, TARGETS, write_model
 from clearhead.export.verify import EXACT, QUANTISED, WORDS, Parity, Tolerance, compare
 from clearhead.run.card import with_section
 from clearhead.run.comparing import TRIALS, Copy, Original, made_up_texts
 from clearhead.run.using import load
-from clearhead.storage import write_directory, write_json
+from clearhead.storage import refuse_existing, write_directory, write_json
 from clearhead.text.tokenizer import TokenizerPair
 from clearhead.version import VERSION
 
@@ -46,8 +46,7 @@ def export(
     points of accuracy. `reduce` = "none" keeps the tokens of a model that was trained to have fewer. `most` is how many
     texts both are tried on at most.
     """
-    if out.exists():
-        raise WouldOverwriteError(f"{out} exists: choose another --out")
+    refuse_existing(out)
     choose(TARGETS, to, "format")
     if quantize is not None:
         choose(dict.fromkeys(QUANTIZATIONS), quantize, "quantisation")

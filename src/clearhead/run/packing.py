@@ -6,14 +6,13 @@ from pathlib import Path
 
 from clearhead.checkpoint import load_model, locate, save_model
 from clearhead.data.naming import kept_settings
-from clearhead.errors import WouldOverwriteError
 from clearhead.run.card import with_section
+from clearhead.storage import refuse_existing
 
 
 def pack(model: Path, out: Path, dtype: str = "float16") -> int:
     """Write a model in a shorter number format; how many bytes the directory has comes back."""
-    if out.exists():
-        raise WouldOverwriteError(f"{out} exists: choose another --out")
+    refuse_existing(out)
     stored = load_model(model)
     home, _ = locate(model)
     scaled = " (matrices, with a float32 scale for each row; the rest in float16)" if dtype == "int8" else ""
@@ -26,6 +25,7 @@ def pack(model: Path, out: Path, dtype: str = "float16") -> int:
         card=with_section(_text(home, "README.md"), "Storage", remark),
         training_config=kept_settings(home, out),
         dtype=dtype,
+        replace=False,
     )
     return sum(path.stat().st_size for path in out.iterdir())
 

@@ -17,7 +17,7 @@ from clearhead.inspection.names import all_heads
 from clearhead.inspection.pictures import Changes, draw_changes
 from clearhead.models import Model
 from clearhead.run.task import Measure, Trial
-from clearhead.storage import storage_error, sync, write_text
+from clearhead.storage import refuse_existing, storage_error, sync, write_text
 
 WHOLE = ""
 """The name under which the whole model is noted."""
@@ -170,8 +170,7 @@ def _cell(value: Any) -> str:
 
 def prune(model: Path, names: Sequence[str], out: Path) -> tuple[int, int]:
     """Write a model directory without some heads; the numbers of parameters before and after come back."""
-    if out.exists():
-        raise WouldOverwriteError(f"{out} exists: choose another --out")
+    refuse_existing(out)
     stored = load_model(model)
     smaller = prune_heads(stored.model, names)
     home = locate(model)[0]
@@ -182,6 +181,7 @@ def prune(model: Path, names: Sequence[str], out: Path) -> tuple[int, int]:
         generation=stored.generation,
         card=f"{_text(home / 'README.md')}\nPruned heads: {', '.join(names)}.\n",
         training_config=kept_settings(home, out),
+        replace=False,
     )
     before, after = (sum(weights.numel() for weights in one.parameters()) for one in (stored.model, smaller))
     return before, after
