@@ -10,7 +10,7 @@ import tokenizers
 import torch
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from clearhead.export.huggingface import find_family
+from clearhead.export.huggingface import find_family, read_family
 from clearhead.export.imported import Imported
 
 CORPUS = [
@@ -76,8 +76,7 @@ def stirred(model: Any, seed: int = 4) -> Any:
 
 def read(path: Path) -> Imported:
     """What a directory becomes."""
-    family, downloaded = find_family(path)
-    return family.read(downloaded)
+    return read_family(*find_family(path))
 
 
 def changed(plain: Path, tmp_path: Path, **settings: Any) -> Path:
@@ -89,3 +88,9 @@ def changed(plain: Path, tmp_path: Path, **settings: Any) -> Path:
             (copy / file.name).symlink_to(file)
     write(copy / "config.json", json.loads((plain / "config.json").read_text(encoding="utf-8")) | settings)
     return copy
+
+
+def rewrite(path: Path, tree: dict[str, Any]) -> None:
+    """Put another file in the place of one, which may be a link to somebody else's."""
+    path.unlink(missing_ok=True)
+    write(path, tree)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tests.export.hub import TEXTS, changed, read, save_bpe, stirred, write
+from tests.export.hub import TEXTS, changed, read, rewrite, save_bpe, stirred, write
 
 from clearhead.cli import run
 from clearhead.errors import DataError, MissingInputError, StorageError
@@ -137,14 +137,40 @@ def test_the_perplexity_of_a_text_is_that_of_transformers(plain: Path, tmp_path:
             {"do_sample": True, "top_k": 50, "temperature": 0.7},
             {"strategy": "sample", "loop_guard": False, "top_k": 50, "temperature": 0.7, "top_p": 1.0},
         ),
+        (
+            {"do_sample": True, "top_k": -1, "top_p": 2.0},
+            {"strategy": "sample", "loop_guard": False, "top_k": 0, "temperature": 1.0, "top_p": 1.0},
+        ),
+        (None, {"strategy": "greedy"}),
     ],
-    ids=["greedy", "sample"],
+    ids=["greedy", "sample", "off", "nothing said"],
 )
 def test_it_is_used_as_its_makers_use_it(
-    plain: Path, tmp_path: Path, given: dict[str, Any], wanted: dict[str, Any]
+    plain: Path, tmp_path: Path, given: dict[str, Any] | None, wanted: dict[str, Any]
 ) -> None:
     copy = changed(plain, tmp_path, task_specific_params={"text-generation": given})
     assert read(copy).generation == wanted
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"do_sample": True, "top_p": -0.5}, "'top_p' = -0.5: input should be greater than 0"),
+        ({"do_sample": True, "temperature": -1}, "'temperature' = -1.0: input should be greater than or equal to 0"),
+        ({"do_sample": True, "temperature": "hot"}, "temperature = 'hot' should be a number"),
+        ({"do_sample": True, "top_k": [5]}, "top_k = [5] should be a whole number"),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_way_to_draw_that_is_none_is_refused_before_anything_is_written(
+    plain: Path, tmp_path: Path, given: dict[str, Any], said: str
+) -> None:
+    copy = changed(plain, tmp_path)
+    rewrite(copy / "generation_config.json", given)
+    with pytest.raises(DataError) as error:
+        import_directory(copy, tmp_path / "model", check=False)
+    assert str(error.value) == f"{copy / 'generation_config.json'}: {said}"
+    assert not (tmp_path / "model").exists()
 
 
 # Older files and others' ---------------------------------------------------------------------------------------------
@@ -182,6 +208,12 @@ def test_what_has_no_place_is_named(plain: Path, tmp_path: Path) -> None:
         ({"add_cross_attention": True}, DataError, "add_cross_attention = True is nothing that our model can have"),
         ({"activation_function": "mish"}, DataError, "its activation 'mish' is none of relu, "),
         ({"n_layer": 5}, DataError, "has no tensor transformer.h.2."),
+        ({"n_layer": "2"}, DataError, "config.json: n_layer = '2' should be a whole number"),
+        ({"n_head": 0}, DataError, "config.json: 'num_heads' = 0: input should be greater than or equal to 1"),
+        ({"n_head": 3}, DataError, "config.json: dim 16 cannot be cut into 3 heads"),
+        ({"activation_function": ["relu"]}, DataError, "config.json: activation_function = ['relu'] should be a text"),
+        ({"task_specific_params": [1]}, DataError, "config.json: task_specific_params = [1] should be an object"),
+        ({"eos_token_id": [None]}, DataError, "config.json: eos_token_id = [None] should be a whole number"),
         ({"eos_token_id": 10**6}, DataError, "its eos_token_id 1000000 is not among the "),
         ({"n_positions": 41}, StorageError, "1 of another shape (first: decoder.positions.weight)"),
     ],

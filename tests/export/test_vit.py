@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.export.hub import changed, read, stirred, write
+from tests.export.hub import changed, read, rewrite, stirred, write
 
 from clearhead.cli import run
-from clearhead.errors import DataError
+from clearhead.errors import DataError, WouldOverwriteError
 from clearhead.export import vit
 from clearhead.models.vit import Vit
+from clearhead.run.importing import import_directory
 from clearhead.run.using import load
 
 transformers = pytest.importorskip("transformers", reason="compared with transformers where it is installed")
@@ -131,8 +132,7 @@ def test_mean_and_spread_come_from_the_preprocessor(
 
 def test_where_pictures_are_made_to_fit_in_other_ways_it_is_said(plain: Path, tmp_path: Path) -> None:
     copy = changed(plain, tmp_path)
-    (copy / "preprocessor_config.json").unlink()
-    write(copy / "preprocessor_config.json", {"resample": 3, "do_center_crop": True})
+    rewrite(copy / "preprocessor_config.json", {"resample": 3, "do_center_crop": True})
     assert read(copy).notes == [
         "its makers resize pictures by bicubic interpolation, and we by bilinear",
         "its makers cut the middle out of pictures that do not fit, and we resize them",
@@ -141,10 +141,32 @@ def test_where_pictures_are_made_to_fit_in_other_ways_it_is_said(plain: Path, tm
 
 def test_pictures_that_are_not_scaled_as_ours_are_refused(plain: Path, tmp_path: Path) -> None:
     copy = changed(plain, tmp_path)
-    (copy / "preprocessor_config.json").unlink()
-    write(copy / "preprocessor_config.json", {"rescale_factor": 1 / 127.5})
+    rewrite(copy / "preprocessor_config.json", {"rescale_factor": 1 / 127.5})
     with pytest.raises(DataError, match="are not scaled to values from 0 to 1"):
         read(copy)
+
+
+@pytest.mark.parametrize(
+    ("pictures", "said"),
+    [
+        ({"image_mean": 0.5}, "image_mean = 0.5 should be a list"),
+        ({"image_mean": [0.5]}, "image_mean = [0.5] should be 3 numbers, one for each channel"),
+        ({"image_std": [0.5, 0.5, "0.5"]}, "image_std = [0.5, 0.5, '0.5'] should be 3 numbers, one for each channel"),
+        ({"image_std": [0, 0, 0]}, "image_std = [0, 0, 0] cannot be divided by"),
+        ({"rescale_factor": "0.00392"}, "rescale_factor = '0.00392' should be a number"),
+        ({"rescale_factor": float("nan")}, "rescale_factor = nan should be a number"),
+        ({"resample": [1]}, "resample = [1] should be a whole number"),
+    ],
+    ids=str,
+)
+def test_an_order_of_pictures_that_is_none_is_named(
+    plain: Path, tmp_path: Path, pictures: dict[str, Any], said: str
+) -> None:
+    copy = changed(plain, tmp_path)
+    rewrite(copy / "preprocessor_config.json", pictures)
+    with pytest.raises(DataError) as error:
+        read(copy)
+    assert str(error.value) == f"{copy / 'preprocessor_config.json'}: {said}"
 
 
 @pytest.mark.parametrize(
@@ -153,6 +175,14 @@ def test_pictures_that_are_not_scaled_as_ours_are_refused(plain: Path, tmp_path:
         ({"patch_size": [4, 2]}, "has patches of 4 x 2 and 3 channels"),
         ({"num_channels": 2}, "has patches of 4 x 4 and 2 channels"),
         ({"hidden_act": "mish"}, "its activation 'mish' is none of"),
+        ({"hidden_act": ["gelu"]}, "config.json: hidden_act = ['gelu'] should be a text"),
+        ({"id2label": ["a", "b"]}, "config.json: id2label = ['a', 'b'] should be an object"),
+        ({"image_size": [8]}, "config.json: image_size = [8] should be a whole number"),
+        (
+            {"image_size": 16},
+            "config.json: image_size = 16 does not fit: with patch_size it makes 17 places, and its weights have 5",
+        ),
+        ({"num_attention_heads": 0}, "config.json: 'num_heads' = 0: input should be"),
         ({"num_hidden_layers": 3}, "has no tensor vit.encoder.layer.2."),
     ],
     ids=lambda value: str(value)[:30],
@@ -170,3 +200,13 @@ def test_one_without_a_head_is_refused(tmp_path: Path) -> None:
     transformers.ViTModel(config).save_pretrained(tmp_path / "headless")
     with pytest.raises(DataError, match="has no head that labels pictures"):
         read(tmp_path / "headless")
+
+
+def test_what_got_the_name_of_an_import_meanwhile_stays(
+    plain: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "out").mkdir()
+    monkeypatch.setattr("clearhead.run.importing.refuse_existing", lambda out: None)
+    with pytest.raises(WouldOverwriteError, match="out exists: choose another --out"):
+        import_directory(plain, tmp_path / "out", check=False)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"] and not list((tmp_path / "out").iterdir())

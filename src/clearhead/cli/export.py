@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from clearhead.cli import show
 from clearhead.cli.flags import Count, Json, Reduce
@@ -14,6 +17,8 @@ from clearhead.errors import UsageError
 if TYPE_CHECKING:
     from clearhead.export.verify import Parity
 
+Loss: TypeAlias = Annotated[float | None, Parameter(validator=Number(gte=0))]
+"""How much may be lost: a number from 0, or nothing."""
 USES = {
     "translator": ("translate", '"…"'),
     "gpt": ("generate", '"…"'),
@@ -40,8 +45,8 @@ def export(
     text: Path | None = None,
     split: str | None = None,
     limit: Count = None,
-    max_bleu_drop: float | None = None,
-    max_accuracy_drop: float | None = None,
+    max_bleu_drop: Loss = None,
+    max_accuracy_drop: Loss = None,
     reduce: Reduce = None,
     as_json: Json = False,
 ) -> None:

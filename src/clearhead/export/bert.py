@@ -110,7 +110,7 @@ def _classifier(downloaded: Downloaded, shape: dict[str, Any], vocabulary: Vocab
     weight, bias = (downloaded.tensor(f"classifier.{leaf}") for leaf in ("weight", "bias"))
     if len(weight) < 2 or downloaded.config.get("problem_type") not in (None, "single_label_classification"):
         raise DataError(f"{downloaded.path} does not answer with one of several labels, as our classifier does")
-    tree = {**shape, "labels": labels_of(downloaded.config, len(weight)), "pooling": "first_tanh"}
+    tree = {**shape, "labels": labels_of(downloaded.setting("id2label", {}), len(weight)), "pooling": "first_tanh"}
     model = Classifier(build(ClassifierConfig, tree, str(downloaded.path / "config.json")))
     found = {
         **_encoder(model, downloaded, vocabulary),

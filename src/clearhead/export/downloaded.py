@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import reprlib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from torch import Tensor
 
@@ -15,10 +17,58 @@ from clearhead.errors import DataError, MissingInputError
 from clearhead.export.names import FEED_FORWARDS
 from clearhead.storage import read_json
 
+CONFIG = "config.json"
+SEARCH = "generation_config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 NO_WEIGHTS = re.compile(r"(^|\.)(position_ids|attn\.(masked_)?bias)$")
 """Tensors that older files hold, and that follow from the shape of the model."""
+KINDS: dict[type, str] = {
+    bool: "true or false", int: "a whole number", float: "a number", str: "a text", list: "a list", dict: "an object"
+}  # fmt: skip
+"""What a setting may be, and how it is said."""
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a JSON file of somebody else's says, and which file that is."""
+
+    path: Path
+    tree: Mapping[str, Any]
+
+    def get(self, name: str, default: Value) -> Value:
+        """A setting, which must be of the kind of its default, or that where it is not written down."""
+        value = self.tree.get(name)
+        if value is None:
+            return default
+        if not is_a(type(default), value):
+            raise self.unfit(name, f"should be {KINDS[type(default)]}")
+        return float(value) if isinstance(default, float) else value  # type: ignore[return-value]
+
+    def within(self, name: str) -> Settings:
+        """The settings that stand together under a name; none where it is not written down."""
+        return Settings(self.path, self.get(name, {}))
+
+    def unfit(self, name: str, reason: str) -> DataError:
+        """What to say of a setting that cannot be."""
+        return DataError(f"{self.path}: {name} = {reprlib.repr(self.tree.get(name))} {reason}")
+
+
+def is_a(kind: type, value: Any) -> bool:
+    """Whether what stands in a JSON file is of a kind; a whole number is a number too, and what has no end is none.
+
+    >>> is_a(float, 3), is_a(int, True), is_a(float, float("nan")), is_a(list, "abc")
+    (True, False, False, False)
+    """
+    if kind is float:
+        return type(value) in (int, float) and abs(value) <= sys.float_info.max
+    return type(value) is kind
+
+
+def read_settings(path: Path) -> Settings:
+    """Read a file of settings, which need not be there."""
+    return Settings(path, read_json(path) if path.is_file() else {})
 
 
 @dataclass(frozen=True)
@@ -27,16 +77,24 @@ class Downloaded:
 
     path: Path
     config: dict[str, Any]
-    generation: dict[str, Any]
-    """How its makers search, if they say so."""
+    search: Settings
+    """How its makers search, if they say so in a file of its own."""
     tensors: Mapping[str, Tensor]
     asked: set[str] = field(default_factory=set)
     """The tensors that were asked for so far."""
 
-    def setting(self, name: str, default: Any) -> Any:
+    @property
+    def settings(self) -> Settings:
+        """Its config.json."""
+        return Settings(self.path / CONFIG, self.config)
+
+    def setting(self, name: str, default: Value) -> Value:
         """A setting, or what its family takes where it is not written down."""
-        value = self.config.get(name)
-        return default if value is None else value
+        return self.settings.get(name, default)
+
+    def searching(self, name: str, default: Value) -> Value:
+        """A setting of how its makers search; older directories say so in their config.json."""
+        return (self.search if name in self.search.tree else self.settings).get(name, default)
 
     def tensor(self, *names: str) -> Tensor:
         """The first of these tensors that there is: tied ones are stored under one of several names."""
@@ -81,19 +139,17 @@ def read_downloaded(path: Path) -> Downloaded:
         raise _refusal(path.parent, path.name)
     if not path.is_dir():
         raise MissingInputError(f"there is no directory {path}")
-    if not (path / "config.json").is_file():
-        raise MissingInputError(f"{path} is not a Hugging Face model: it has no config.json")
-    config = read_json(path / "config.json")
-    search = path / "generation_config.json"
-    generation = {**config, **(read_json(search) if search.is_file() else {})}
-    return Downloaded(path, config, generation, _tensors(path))
+    if not (path / CONFIG).is_file():
+        raise MissingInputError(f"{path} is not a Hugging Face model: it has no {CONFIG}")
+    return Downloaded(path, read_json(path / CONFIG), read_settings(path / SEARCH), _tensors(path))
 
 
 def _tensors(path: Path) -> dict[str, Tensor]:
     if (path / WEIGHTS).is_file():
         return read_tensors(path / WEIGHTS)
     if (path / INDEX).is_file():
-        parts = sorted({str(name) for name in read_json(path / INDEX).get("weight_map", {}).values()})
+        places = read_settings(path / INDEX).within("weight_map").tree
+        parts = sorted({str(name) for name in places.values()})
         if any(Path(part).name != part for part in parts):
             raise DataError(f"{path / INDEX} names files outside its directory")
         return {name: tensor for part in parts for name, tensor in read_tensors(path / part).items()}
@@ -109,8 +165,8 @@ def _refusal(path: Path, pickle: str) -> DataError:
         return DataError(
             f"{path / pickle} is a pickle, which can run code when read: import {path}, which has {WEIGHTS}"
         )
-    way = "convert it once with transformers, into a directory with its config.json"
-    if (path / "config.json").is_file():
+    way = f"convert it once with transformers, into a directory with its {CONFIG}"
+    if (path / CONFIG).is_file():
         way = f"convert it once with `{conversion(path)}`"
     return DataError(
         f"{path} has its weights only as a pickle ({pickle}), which can run code when read: if you trust it, {way}"
@@ -119,6 +175,6 @@ def _refusal(path: Path, pickle: str) -> DataError:
 
 def conversion(path: Path) -> str:
     """The command that writes a model's weights as safetensors, its heads among them."""
-    names = read_json(path / "config.json").get("architectures")
+    names = read_json(path / CONFIG).get("architectures")
     kind = names[0] if isinstance(names, list) and names and str(names[0]).isidentifier() else "AutoModel"
     return f"python -c \"from transformers import {kind} as A; A.from_pretrained('{path}').save_pretrained('{path}')\""

@@ -17,7 +17,7 @@ from torch import Tensor
 from clearhead.checkpoint import named_tensors, restore_model
 from clearhead.config import build
 from clearhead.errors import DataError
-from clearhead.export.downloaded import WEIGHTS, Downloaded
+from clearhead.export.downloaded import WEIGHTS, Downloaded, is_a
 from clearhead.export.imported import Imported
 from clearhead.export.names import in_block
 from clearhead.export.original import LENGTHS, load_original
@@ -47,10 +47,14 @@ THIRDS = ("query", "key", "value")
 ARCHITECTURES = ("", "GPT2LMHeadModel", "GPT2Model", "GPT2DoubleHeadsModel")
 DEFAULTS: dict[str, Any] = {
     "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12, "layer_norm_epsilon": 1e-5, "resid_pdrop": 0.1,
-    "attn_pdrop": 0.1, "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False, "eos_token_id": 50256,
+    "attn_pdrop": 0.1, "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False,
     "tie_word_embeddings": True,
 }  # fmt: skip
 """What transformers take where a config says nothing."""
+DRAWING: dict[str, Any] = {"do_sample": False, "temperature": 1.0, "top_k": 0, "top_p": 1.0}
+"""The same for how it draws."""
+END = 50256
+"""What they take for its end then; a config may also name several, of which the first counts."""
 
 
 def import_gpt2(downloaded: Downloaded) -> Imported:
@@ -61,21 +65,24 @@ def import_gpt2(downloaded: Downloaded) -> Imported:
     get = {name: downloaded.setting(name, default) for name, default in DEFAULTS.items()}
     theirs = read_tokenizer(downloaded.path, "bpe")
     size = len(_table(downloaded, get))
-    vocabulary = reordered(theirs.ids, size, _controls(downloaded, get, size), downloaded.path)
+    vocabulary = reordered(theirs.ids, size, _controls(downloaded, size), downloaded.path)
     model = Gpt(_config(downloaded, get, len(vocabulary.entries)))
     restore_model(model, _tensors(model, downloaded, get, vocabulary), downloaded.path / WEIGHTS)
     tokenizer = Tokenizer("bpe", renumbered(theirs, vocabulary.entries))
     pair = TokenizerPair(tokenizer, tokenizer)
-    return Imported(model.eval(), pair, _generation(downloaded.generation), {"target": vocabulary.rows})
+    return Imported(model.eval(), pair, _generation(downloaded), {"target": vocabulary.rows})
 
 
-def _controls(downloaded: Downloaded, get: dict[str, Any], size: int) -> list[int]:
+def _controls(downloaded: Downloaded, size: int) -> list[int]:
     """Its ids of <s>, </s>, <blank> and <unk>; what it has not is its end."""
-    end = get["eos_token_id"]
-    end = end[0] if isinstance(end, list) and end else end
+    ends = downloaded.config.get("eos_token_id")
+    if isinstance(ends, list) and ends and is_a(int, ends[0]):
+        end: int = ends[0]
+    else:
+        end = downloaded.setting("eos_token_id", END)
     begin, padding = (downloaded.setting(name, end) for name in ("bos_token_id", "pad_token_id"))
     for name, row in (("eos_token_id", end), ("bos_token_id", begin), ("pad_token_id", padding)):
-        if not isinstance(row, int) or not 0 <= row < size:
+        if not 0 <= row < size:
             raise DataError(f"{downloaded.path}: its {name} {row} is not among the {size:,} rows of its table")
     return [begin, end, padding, end]
 
@@ -101,15 +108,15 @@ def _config(downloaded: Downloaded, get: dict[str, Any], size: int) -> GptConfig
     return build(GptConfig, tree, str(downloaded.path / "config.json"))
 
 
-def _generation(theirs: dict[str, Any]) -> dict[str, Any]:
+def _generation(downloaded: Downloaded) -> dict[str, Any]:
     """How its makers draw, if they do; else its likeliest words would go round in circles, so a loop is stopped."""
-    tasks = theirs.get("task_specific_params") or {}
-    theirs = {**tasks.get("text-generation", {}), **theirs}
-    if not theirs.get("do_sample"):
+    task = downloaded.settings.within("task_specific_params").within("text-generation")
+    get = {name: downloaded.searching(name, task.get(name, default)) for name, default in DRAWING.items()}
+    if not get["do_sample"]:
         return {"strategy": "greedy"}
-    numbers = {"temperature": 1.0, "top_p": 1.0}
-    found = {name: float(theirs.get(name) or usual) for name, usual in numbers.items()}
-    return {"strategy": "sample", "loop_guard": False, "top_k": int(theirs.get("top_k") or 0), **found}
+    # There, any top_p from 1 on is off, and many write a top_k below 0 for the same.
+    limits = {"top_k": max(0, get["top_k"]), "top_p": min(1.0, get["top_p"] or 1.0)}
+    return {"strategy": "sample", "loop_guard": False, "temperature": get["temperature"] or 1.0, **limits}
 
 
 def _tensor(downloaded: Downloaded, name: str) -> Tensor:

@@ -15,9 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from clearhead.checkpoint import named_tensors, restore_model
 from clearhead.config import build
 from clearhead.errors import DataError
-from clearhead.export.downloaded import Downloaded
+from clearhead.export.downloaded import CONFIG, WEIGHTS, Downloaded
 from clearhead.export.imported import Imported
 from clearhead.export.original import LENGTHS, load_original
 from clearhead.export.vocabulary import NEVER, Vocabulary
@@ -57,23 +58,21 @@ def import_marian(downloaded: Downloaded) -> Imported:
     is_shared = bool(get["share_encoder_decoder_embeddings"])
     pieces = [read_pieces(downloaded.path / f"{side}.spm") for side in ("source", "target")]
     source, target = _vocabularies(downloaded, get, pieces, is_shared)
-    feedforward = downloaded.feedforward("activation_function", DEFAULTS["activation_function"])
-    config = _config(get, feedforward, len(source.entries), len(target.entries), is_shared)
-    model = Translator(config)
-    with torch.no_grad():
-        model.load_state_dict(_tensors(model, downloaded, source, target))
+    model = Translator(_config(downloaded, get, len(source.entries), len(target.entries), is_shared))
+    found = _tensors(model, downloaded, source, target)
+    restore_model(model, {name: found[name] for name in named_tensors(model)}, downloaded.path / WEIGHTS)
     engines = [sentencepiece_engine(own, side.entries) for own, side in zip(pieces, (source, target), strict=True)]
     generation = {
-        "strategy": "beam" if (beam := int(downloaded.generation.get("num_beams") or 1)) > 1 else "greedy",
+        "strategy": "beam" if (beam := downloaded.searching("num_beams", 1)) > 1 else "greedy",
         "beam_size": beam,
-        "length_penalty": float(downloaded.generation.get("length_penalty") or 1.0),
+        "length_penalty": downloaded.searching("length_penalty", 1.0) or 1.0,
     }
     pair = TokenizerPair(*(Tokenizer("sentencepiece", engine) for engine in engines))
     return Imported(model.eval(), pair, generation, {"source": source.rows, "target": target.rows})
 
 
 def _config(
-    get: dict[str, Any], feedforward: str, source_size: int, target_size: int, is_shared: bool
+    downloaded: Downloaded, get: dict[str, Any], source_size: int, target_size: int, is_shared: bool
 ) -> TranslatorConfig:
     for name in ("attention_heads", "ffn_dim"):
         if get[f"encoder_{name}"] != get[f"decoder_{name}"]:
@@ -91,13 +90,13 @@ def _config(
         "decoder_layers": get["decoder_layers"],
         "dropout": float(get["dropout"]),
         "residual": "post",
-        "feedforward": feedforward,
+        "feedforward": downloaded.feedforward("activation_function", DEFAULTS["activation_function"]),
         "tie": tie,
         "output_bias": True,
         "scale_embeddings": bool(get["scale_embedding"]),
         "max_len": get["max_position_embeddings"],
     }
-    return build(TranslatorConfig, tree, "the Marian model")
+    return build(TranslatorConfig, tree, str(downloaded.path / CONFIG))
 
 
 # Vocabularies --------------------------------------------------------------------------------------------------------

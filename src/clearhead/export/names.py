@@ -44,13 +44,12 @@ def encoder_sizes(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def labels_of(config: Mapping[str, Any], count: int) -> list[str]:
+def labels_of(named: Mapping[str, Any], count: int) -> list[str]:
     """The labels that a config names by number; one that comes again has its number behind it.
 
-    >>> labels_of({"id2label": {"0": "crane", "2": "crane"}}, 3)
+    >>> labels_of({"0": "crane", "2": "crane"}, 3)
     ['crane', 'LABEL_1', 'crane (2)']
     """
-    named = config.get("id2label") or {}
     labels: list[str] = []
     for number in range(count):
         label = str(named.get(str(number), f"LABEL_{number}"))

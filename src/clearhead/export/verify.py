@@ -118,11 +118,11 @@ class Parity:
             )
         if self.original.bleu is not None and self.exported.bleu is not None:
             lost = self.original.bleu - self.exported.bleu
-            if lost > tolerance.bleu:
+            if not lost <= tolerance.bleu:
                 found.append(f"BLEU falls by {lost:.2f}, to {self.exported.bleu:.2f} (at most {tolerance.bleu:g})")
         elif self.original.accuracy is not None and self.exported.accuracy is not None:
             lost = 100 * (self.original.accuracy - self.exported.accuracy)
-            if lost > tolerance.accuracy:
+            if not lost <= tolerance.accuracy:
                 now = f"{100 * self.exported.accuracy:.2f} %"
                 found.append(f"accuracy falls by {lost:.2f} points, to {now} (at most {tolerance.accuracy:g})")
         elif (agreed := self._agreed) < tolerance.agreement:

@@ -15,12 +15,11 @@ from torch import Tensor
 from clearhead.checkpoint import named_tensors, restore_model
 from clearhead.config import build
 from clearhead.errors import DataError
-from clearhead.export.downloaded import WEIGHTS, Downloaded
+from clearhead.export.downloaded import WEIGHTS, Downloaded, Settings, is_a, read_settings
 from clearhead.export.imported import Imported
 from clearhead.export.names import encoder_sizes, in_block, labels_of
 from clearhead.export.original import load_original
 from clearhead.models.vit import Vit, VitConfig
-from clearhead.storage import read_json
 
 PARTS = {
     "attention.query": "attention.attention.query",
@@ -35,10 +34,11 @@ PARTS = {
 OUTSIDE = {"encoder.final_norm.weight": "layernorm.weight", "encoder.final_norm.bias": "layernorm.bias"}
 DEFAULTS: dict[str, Any] = {
     "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
-    "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "layer_norm_eps": 1e-12, "image_size": 224,
-    "patch_size": 16, "num_channels": 3,
+    "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "layer_norm_eps": 1e-12, "num_channels": 3,
 }  # fmt: skip
 """What transformers take where a config says nothing."""
+SIDES = {"image_size": 224, "patch_size": 16}
+"""The same for what may be one number or two."""
 MIDDLE = 0.5
 """Mean and spread of every channel, where nothing is said of them."""
 BYTE = 1 / 255
@@ -56,22 +56,21 @@ def import_vit(downloaded: Downloaded) -> Imported:
             "take one that was trained on labels"
         )
     get = {name: downloaded.setting(name, default) for name, default in DEFAULTS.items()}
-    path = downloaded.path / "preprocessor_config.json"
-    pictures = read_json(path) if path.is_file() else {}
+    pictures = read_settings(downloaded.path / "preprocessor_config.json")
     model = Vit(_config(downloaded, get, pictures))
     restore_model(model, _tensors(model, downloaded), downloaded.path / WEIGHTS)
     return Imported(model.eval(), None, None, {}, _differences_of_pictures(pictures))
 
 
-def _config(downloaded: Downloaded, get: dict[str, Any], pictures: dict[str, Any]) -> VitConfig:
-    (height, width), (patch, other) = _pair(get["image_size"]), _pair(get["patch_size"])
+def _config(downloaded: Downloaded, get: dict[str, Any], pictures: Settings) -> VitConfig:
+    (height, width), (patch, other) = (_pair(downloaded.settings, name) for name in SIDES)
     if patch != other or get["num_channels"] not in (1, 3):
         shape = f"patches of {patch} x {other} and {get['num_channels']} channels"
         raise DataError(f"{downloaded.path} has {shape}: ours are square, and pictures have 1 channel or 3")
-    labels = labels_of(downloaded.config, len(downloaded.tensor("classifier.weight")))
+    labels = labels_of(downloaded.setting("id2label", {}), len(downloaded.tensor("classifier.weight")))
     if len(labels) < 2:
         raise DataError(f"{downloaded.path} does not answer with one of several labels, as our ViT does")
-    mean, spread = _order(downloaded.path, pictures, get["num_channels"])
+    mean, spread = _order(pictures, get["num_channels"])
     tree = {
         "labels": labels,
         "height": height,
@@ -89,30 +88,41 @@ def _config(downloaded: Downloaded, get: dict[str, Any], pictures: dict[str, Any
     return build(VitConfig, tree, str(downloaded.path / "config.json"))
 
 
-def _pair(size: Any) -> tuple[int, int]:
+def _pair(settings: Settings, name: str) -> tuple[int, int]:
     """Height and width, which may be one number."""
-    return (size[0], size[1]) if isinstance(size, list | tuple) else (size, size)
+    sides = settings.tree.get(name)
+    if isinstance(sides, list) and len(sides) == 2 and all(is_a(int, side) for side in sides):
+        return sides[0], sides[1]
+    side = settings.get(name, SIDES[name])
+    return side, side
 
 
-def _order(path: Path, pictures: dict[str, Any], channels: int) -> tuple[list[float], list[float]]:
+def _order(pictures: Settings, channels: int) -> tuple[list[float], list[float]]:
     """The mean of each channel, which is taken off, and what is divided by then."""
-    factor = pictures.get("rescale_factor") or BYTE
-    if pictures.get("do_rescale") is False or abs(factor - BYTE) > 1e-6:
-        raise DataError(f"{path}: its pictures are not scaled to values from 0 to 1, as ours are")
-    if pictures.get("do_normalize") is False:
+    if not pictures.get("do_rescale", True) or abs(pictures.get("rescale_factor", BYTE) - BYTE) > 1e-6:
+        raise DataError(f"{pictures.path}: its pictures are not scaled to values from 0 to 1, as ours are")
+    if not pictures.get("do_normalize", True):
         return [0.0] * channels, [1.0] * channels
-    found = (pictures.get(name) or [MIDDLE] * channels for name in ("image_mean", "image_std"))
-    mean, spread = ([float(value) for value in values] for values in found)
+    mean, spread = (_by_channel(pictures, name, channels) for name in ("image_mean", "image_std"))
+    if not all(spread):
+        raise pictures.unfit("image_std", "cannot be divided by")
     return mean, spread
 
 
-def _differences_of_pictures(pictures: dict[str, Any]) -> list[str]:
+def _by_channel(pictures: Settings, name: str, channels: int) -> list[float]:
+    values = pictures.get(name, [MIDDLE] * channels)
+    if len(values) != channels or not all(is_a(float, value) for value in values):
+        raise pictures.unfit(name, f"should be {channels} numbers, one for each channel")
+    return [float(value) for value in values]
+
+
+def _differences_of_pictures(pictures: Settings) -> list[str]:
     """How its makers make pictures fit, where we do it differently."""
     notes = []
     way = pictures.get("resample", BILINEAR)
     if way != BILINEAR:
         notes.append(f"its makers resize pictures by {RESAMPLING.get(way, way)} interpolation, and we by bilinear")
-    if pictures.get("do_center_crop"):
+    if pictures.get("do_center_crop", False):
         notes.append("its makers cut the middle out of pictures that do not fit, and we resize them")
     return notes
 
@@ -121,8 +131,17 @@ def _tensor(downloaded: Downloaded, name: str) -> Tensor:
     return downloaded.tensor(f"vit.{name}", name)
 
 
+def _places(downloaded: Downloaded, count: int) -> tuple[Tensor, Tensor]:
+    """The positions of its class token and of its patches."""
+    places = _tensor(downloaded, "embeddings.position_embeddings")[0]
+    if len(places) != count:
+        reason = f"with patch_size it makes {count} places, and its weights have {len(places)}"
+        raise downloaded.settings.unfit("image_size", f"does not fit: {reason}")
+    return places[:1], places[1:]
+
+
 def _tensors(model: Vit, downloaded: Downloaded) -> dict[str, Tensor]:
-    first, places = _tensor(downloaded, "embeddings.position_embeddings")[0].split([1, model.config.num_tokens - 1])
+    first, places = _places(downloaded, model.config.num_tokens)
     projection = "embeddings.patch_embeddings.projection"
     found = {
         "patches.weight": _tensor(downloaded, f"{projection}.weight").flatten(1),

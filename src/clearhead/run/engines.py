@@ -135,6 +135,11 @@ def _chosen(path: Path, engine: str | None) -> str:
         raise UsageError(f"there is no engine '{engine}', {did_you_mean(engine, ENGINE_NAMES)}")
     actual = made_for(path)
     if engine is not None and engine != actual:
+        if actual == TORCH:
+            from clearhead.checkpoint import locate
+
+            # What is no model at all must not be called one.
+            locate(path)
         way = (
             f"clearhead export {path} --to {engine} --out DIRECTORY makes one"
             if actual == TORCH

@@ -9,9 +9,10 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from clearhead.checkpoint import save_model
-from clearhead.errors import ParityError, WouldOverwriteError
-from clearhead.export.huggingface import find_family
+from clearhead.errors import ParityError
+from clearhead.export.huggingface import find_family, read_family
 from clearhead.run.tasks import TASKS
+from clearhead.storage import refuse_existing
 from clearhead.version import VERSION
 
 MOST_APART = 1e-3
@@ -37,10 +38,9 @@ class Report:
 
 def import_directory(path: Path, out: Path, *, check: bool = True) -> Report:
     """Read somebody else's model and write it as one of ours; one that says something else is not written."""
-    if out.exists():
-        raise WouldOverwriteError(f"{out} exists: choose another --out")
+    refuse_existing(out)
     family, downloaded = find_family(path)
-    imported = family.read(downloaded)
+    imported = read_family(family, downloaded)
     difference = family.differences(path, imported) if check and find_spec("transformers") else None
     if difference is not None and not difference <= MOST_APART:
         raise ParityError(f"{out} was not written, for it is not the same: its scores differ by up to {difference:.2g}")
@@ -61,6 +61,7 @@ def import_directory(path: Path, out: Path, *, check: bool = True) -> Report:
         generation=imported.generation,
         card=_card(path, report),
         training_config="",
+        replace=False,
     )
     return report
 
