@@ -13,8 +13,10 @@ from starlette.testclient import TestClient
 from tests.serve.conftest import Start
 from tests.serve.doubles import Backwards, Glass, backwards, counting, shouting
 
-from clearhead.errors import ConfigError, MissingInputError
+from clearhead.errors import ConfigError, MissingInputError, UsageError
+from clearhead.serve.bounds import Bounds
 from clearhead.serve.catalogue import Served
+from clearhead.serve.gate import Policy
 from clearhead.serve.keys import Keys, read_keys
 from clearhead.serve.rates import MOST_BUCKETS, Rates
 
@@ -72,6 +74,11 @@ def test_a_key_may_come_as_each_client_sends_it(locked: TestClient) -> None:
     assert locked.request("GET", "/languages", data={"api_key": "another-good-key"}).status_code == 200
     assert locked.get("/models", headers={"Authorization": f"Basic {basic}"}).status_code == 200
     assert locked.get("/models", headers={"X-API-Key": KEY}).status_code == 200
+
+
+def test_a_form_that_cannot_be_read_holds_no_key(locked: TestClient) -> None:
+    broken = locked.post("/translate", content=b"--x\r\n", headers={"Content-Type": "multipart/form-data; boundary=y"})
+    assert (broken.status_code, broken.json()) == (400, {"error": "Invalid request: the form cannot be read"})
 
 
 def test_refusals_for_want_of_a_key_are_each_apis_own(locked: TestClient) -> None:
@@ -204,6 +211,42 @@ def test_pages_elsewhere_may_not_ask_unless_they_are_allowed(start: Start) -> No
     asked_first = opened.options("/translate", headers={**theirs, "Access-Control-Request-Method": "POST"})
     assert asked_first.status_code == 204 and "POST" in asked_first.headers["Access-Control-Allow-Methods"]
     assert any_page.post("/translate", json=GOOD, headers={"Origin": "https://b.example"}).status_code == 200
+
+
+def test_a_page_of_ours_may_ask_however_its_address_is_written(client: TestClient) -> None:
+    for origin, host in (("http://TestServer", "testserver"), ("http://example.org:80", "Example.org:80")):
+        assert client.post("/translate", json=GOOD, headers={"Origin": origin, "Host": host}).status_code == 200
+
+
+@pytest.mark.parametrize("wished", ["https://a.example/", "HTTPS://A.Example", "https://a.example"])
+def test_other_pages_may_be_named_as_the_address_bar_shows_them(start: Start, wished: str) -> None:
+    client = start(policy={"origins": [wished]})
+    for origin in ("https://a.example", "https://A.EXAMPLE"):
+        answer = client.post("/translate", json=GOOD, headers={"Origin": origin})
+        assert (answer.status_code, answer.headers["Access-Control-Allow-Origin"]) == (200, origin)
+    assert client.post("/translate", json=GOOD, headers={"Origin": "https://a.example:81"}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "wished",
+    ["", "a.example", "a.example:8080", "https://", "https://a.example/page", "https://*", "http://a:b", "null"],
+)
+def test_what_no_browser_would_call_a_page_is_refused(wished: str) -> None:
+    with pytest.raises(UsageError, match=f"^--cors is like https://example.org, .*, not '{re.escape(wished)}'$"):
+        Policy(Bounds(), origins=[wished])
+
+
+@pytest.mark.parametrize(
+    ("wished", "host"),
+    [
+        ("Example.org", "example.org"), ("example.org:8080", "example.org:8080"), ("example.org:80", "EXAMPLE.ORG"),
+        ("::1", "[::1]:8000"), ("[::1]:9000", "[::1]"), ("FD00::A", "[fd00::a]:8000"),
+    ],
+)  # fmt: skip
+def test_a_further_name_may_have_capitals_and_a_port(start: Start, wished: str, host: str) -> None:
+    client = start(policy={"hosts": ["localhost", wished]})
+    assert client.get("/models", headers={"Host": host}).status_code == 200
+    assert client.get("/models", headers={"Host": "evil.example"}).status_code == 403
 
 
 def test_a_local_server_answers_to_its_own_names_only(start: Start) -> None:

@@ -22,6 +22,35 @@ def test_a_text_is_translated_from_json_a_form_or_the_address(client: TestClient
     assert (response.status_code, response.json()) == (200, {"translatedText": "ollaH"})
 
 
+def test_a_form_need_not_be_escaped(client: TestClient) -> None:
+    media = {"Content-Type": "application/x-www-form-urlencoded"}
+    answer = client.post("/translate", content="q=我a+%C3%BC;&source=zh&target=en".encode(), headers=media)
+    assert answer.json() == {"translatedText": ";ü a我"}
+
+
+PART = b"--x\r\nContent-Disposition: form-data; name=%s\r\n\r\n%s\r\n"
+
+
+@pytest.mark.parametrize("text", [b"\xce\xd2", b"%CE%D2"])
+@pytest.mark.parametrize("path", ["/translate", "/detect"])
+def test_what_is_not_utf8_is_refused(client: TestClient, path: str, text: bytes) -> None:
+    form = b"q=%s&source=zh&target=en" % text
+    written = client.post(path, content=form, headers={"Content-Type": "application/x-www-form-urlencoded"})
+    assert said(written) == (400, "Invalid request: the form is not UTF-8")
+    assert said(client.post(f"{path}?q=%CE%D2&source=zh&target=en")) == (
+        400,
+        "Invalid request: the address is not UTF-8",
+    )
+
+
+def test_a_form_in_parts_that_is_not_utf8_is_refused(client: TestClient) -> None:
+    parts = b"".join(PART % one for one in ((b"q", b"\xce\xd2"), (b"source", b"zh"), (b"target", b"en")))
+    answer = client.post(
+        "/translate", content=parts + b"--x--\r\n", headers={"Content-Type": "multipart/form-data; boundary=x"}
+    )
+    assert said(answer) == (400, "Invalid request: the form is not UTF-8")
+
+
 def test_a_form_may_come_in_parts(client: TestClient) -> None:
     response = client.post("/translate", files={name: (None, value) for name, value in GOOD.items()})
     assert response.json() == {"translatedText": "ollaH"}

@@ -6,9 +6,12 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from starlette.testclient import TestClient
 from tests.serve.conftest import Start
 from tests.serve.doubles import Counting, counting
+
+from clearhead.serve import schema
 
 ASK = {"model": "counting", "prompt": "abcd", "max_tokens": 6, "temperature": 0}
 
@@ -185,3 +188,36 @@ def test_what_is_missing_or_unreadable_is_an_error_object_too(client: TestClient
         assert unknown.status_code == 404 and "Unknown request URL" in unknown.json()["error"]["message"]
     wrong = client.delete("/v1/models/counting")
     assert wrong.status_code == 405 and wrong.json()["error"]["code"] == "method_not_supported"
+
+
+MANY = 150_000
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"prompt": [[""] * 9_999] * 49}, "Invalid 'prompt': there are too many items, there may be at most 320000"),
+        ({"prompt": [[1]] * MANY}, "Invalid 'prompt': there are too many items, there may be at most 10000"),
+        ({"prompt": [[""] * 9_999] * 30}, "Invalid 'prompt': Input should be a valid string"),
+        ({"prompt": [[1, ""]] * 9_999}, "Invalid 'prompt': Input should be a valid string"),
+        ({"stop": [1] * 9_999}, "Invalid 'stop': Input should be a valid string"),
+        ({"logit_bias": dict.fromkeys(map(str, range(MANY)), "")}, "Invalid 'logit_bias': there are too many items"),
+        ({"stream_options": dict.fromkeys(map(str, range(MANY)))}, "Invalid 'stream_options': there are too many"),
+        (dict.fromkeys(map(str, range(MANY))), "there are too many fields, there may be at most 100"),
+    ],
+    ids=["ids", "prompts", "wrong ids", "wrong prompts", "stops", "biases", "options", "fields"],
+)  # fmt: skip
+def test_many_wrong_things_are_few_complaints(client: TestClient, wrong: dict[str, Any], said: str) -> None:
+    body = {"model": "counting", **wrong}
+    with pytest.raises(ValidationError) as complaints:
+        schema.CompletionBody.model_validate(body)
+    assert complaints.value.error_count() < 10
+    response = client.post("/v1/completions", content=json.dumps(body, separators=(",", ":")), headers=JSON)
+    assert (response.status_code, response.json()["error"]["message"][: len(said)]) == (400, said)
+
+
+def test_as_many_tokens_as_the_bounds_allow_are_taken(start: Start) -> None:
+    client = start(counting(writer=Counting(longest=None)), seconds=600)
+    whole = client.post("/v1/completions", json={"model": "counting", "prompt": [[97] * 5_000] * 64, "max_tokens": 0})
+    assert whole.status_code == 200 and len(whole.json()["choices"]) == 64

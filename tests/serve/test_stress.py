@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -181,6 +182,55 @@ def test_connections_that_do_not_come_to_the_point_are_closed(monkeypatch: pytes
             assert (await busy)[0] == 200
 
         asyncio.run(check())
+
+
+def reluctant(server: Here, sent: bytes) -> socket.socket:
+    """A client that has asked for something, and for which neither kernel keeps much until it reads."""
+    server._listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.settimeout(20)
+    client.connect(("127.0.0.1", int(server.address.rpartition(":")[2])))
+    client.sendall(sent)
+    return client
+
+
+LONG_STREAM = Request(
+    "/v1/completions", {"model": "counting", "prompt": "abc", "max_tokens": 390, "n": 3, "stream": True}
+)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        Request("/docs").raw("localhost") * 300,
+        Request("/docs").raw("localhost"),
+        b"GET /docs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        LONG_STREAM.raw("localhost"),
+    ],
+    ids=["many", "one", "last", "stream"],
+)
+def test_a_client_that_asks_and_does_not_read_is_let_go(monkeypatch: pytest.MonkeyPatch, sent: bytes) -> None:
+    monkeypatch.setattr(running, "PATIENCE", 0.3)
+    with Here(backwards(), counting()) as server:
+        state = server._stoppable.server_state
+        with reluctant(server, sent):
+            with patient(lambda: bool(state.connections), 20.0):
+                pass
+            with patient(lambda: not state.connections and not state.tasks, 20.0):
+                pass
+
+
+def test_a_client_that_reads_slowly_gets_all_of_a_long_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "PATIENCE", 1.0)
+    with Here(counting()) as server, reluctant(server, LONG_STREAM.raw("localhost")) as client:
+        started, got = time.monotonic(), b""
+        while not got.endswith(b"data: [DONE]\n\n\r\n0\r\n\r\n"):
+            piece = client.recv(2048)
+            assert piece, "it was cut off"
+            got = got[-100:] + piece
+            time.sleep(0.05)
+        assert time.monotonic() - started > 2 * running.PATIENCE
 
 
 def test_a_connection_too_many_is_told_to_come_again_and_closed(monkeypatch: pytest.MonkeyPatch) -> None:

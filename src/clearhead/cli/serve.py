@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,8 +16,6 @@ from clearhead.errors import UnavailableError
 if TYPE_CHECKING:
     from clearhead.serve.bounds import Bounds
     from clearhead.serve.catalogue import Catalogue
-
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 def serve(
@@ -102,11 +101,13 @@ def serve(
             f"the server needs {error.name}, which is not installed: pip install 'clearhead[serve]'"
         ) from None
     allowed = read_keys(keys)
-    is_local = host in LOOPBACK
-    names = [*gate.LOOPBACK, *(host_name or [])] if is_local else None
-    policy = gate.Policy(bounds, allowed, hosts=names, origins=cors or [])
+    host = host.removeprefix("[").removesuffix("]")
     with running.listen(host, port) as listener:
-        address = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+        bound, port = listener.getsockname()[:2]
+        is_local = ip_address(bound).is_loopback
+        names = [*gate.LOOPBACK, host, bound, *(host_name or [])] if is_local else None
+        policy = gate.Policy(bounds, allowed, hosts=names, origins=cors or [])
+        address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
         with show.waiting("loading"), stoppable() as stop:
             try:
                 catalogue = opening.open_models(

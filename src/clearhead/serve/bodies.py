@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 
 from fastapi import Request
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException
 from starlette.requests import ClientDisconnect
 
 from clearhead.errors import did_you_mean
@@ -16,7 +20,8 @@ from clearhead.serve.refusals import Refusal, invalid
 Body = TypeVar("Body", bound=BaseModel)
 Fields = dict[str, Any]
 
-FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+FORM = "application/x-www-form-urlencoded"
+FORM_IN_PARTS = "multipart/form-data"
 MOST_FIELDS = 100
 
 
@@ -57,16 +62,37 @@ async def read_fields(request: Request) -> Fields:
     media = media_type(request)
     if is_json(media):
         return parse_json(await body_of(request))
-    fields: Fields = dict(request.query_params)
-    if media in FORMS:
-        await body_of(request)
-        try:
-            form = await request.form(max_files=0, max_fields=MOST_FIELDS, max_part_size=2**31)
-        except (HTTPException, UnicodeDecodeError, ValueError, AssertionError):
-            raise invalid("Invalid request: the form cannot be read") from None
-        for name, value in reversed(form.multi_items()):
-            fields[name] = value
+    fields: Fields = dict(_pairs(request.scope["query_string"], "address"))
+    if media == FORM:
+        fields.update(reversed(_pairs(await body_of(request), "form")))
+    elif media == FORM_IN_PARTS:
+        fields.update(reversed(await _parts(request)))
     return fields
+
+
+def _pairs(content: bytes, where: str) -> list[tuple[str, str]]:
+    """Names and values as they stand in an address, or in a form that is written like one."""
+    with _readable(where):
+        return parse_qsl(content.decode(), keep_blank_values=True, errors="strict", max_num_fields=MOST_FIELDS)
+
+
+async def _parts(request: Request) -> list[tuple[str, Any]]:
+    """Names and values of a form whose fields are parts by themselves."""
+    with _readable("form"):
+        # Starlette would take any other encoding for Latin-1.
+        (await body_of(request)).decode()
+        form = await request.form(max_files=0, max_fields=MOST_FIELDS, max_part_size=2**31)
+    return form.multi_items()
+
+
+@contextmanager
+def _readable(where: str) -> Iterator[None]:
+    try:
+        yield
+    except UnicodeDecodeError:
+        raise invalid(f"Invalid request: the {where} is not UTF-8") from None
+    except (HTTPException, MultiPartException, ValueError, AssertionError):
+        raise invalid(f"Invalid request: the {where} cannot be read") from None
 
 
 async def body_of(request: Request) -> bytes:

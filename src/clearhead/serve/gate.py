@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from clearhead.errors import UsageError
 from clearhead.serve.bodies import ClientGone, read_fields
 from clearhead.serve.bounds import Bounds
 from clearhead.serve.keys import Keys, key_in_headers
@@ -32,6 +34,8 @@ KEY_IN_BODY = ("/translate", "/detect", "/languages", "/frontend/settings", "/su
 CROWDED = "crowded"
 """In the state of a request: it came on one connection too many, which is closed after the answer."""
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*://([a-z0-9._-]+|\[[0-9a-f:.]+\])(:[0-9]+)?)/?", re.ASCII)
+"""A page's scheme, host and port, in small letters; the address bar shows a slash after them."""
 
 SAFE = {
     "X-Content-Type-Options": "nosniff",
@@ -60,6 +64,11 @@ class Policy:
     """Other pages whose scripts may ask; `*` is any."""
     is_draining: bool = False
     """Whether the server is about to stop."""
+
+    def __post_init__(self) -> None:
+        """Names as requests have them, however they are written."""
+        self.hosts = None if self.hosts is None else [_wished_name(host) for host in self.hosts]
+        self.origins = [_wished_origin(origin) for origin in self.origins]
 
 
 class Gate:
@@ -139,7 +148,7 @@ class Gate:
         if hosts is not None and _name(host) not in hosts:
             return Refusal(403, "this server is not known by that name: start it with --host-name NAME")
         origin = headers.get("origin")
-        if origin is None or self._allows(origin) or origin.partition("://")[2] == host:
+        if origin is None or self._allows(origin) or origin.lower().partition("://")[2] == host.lower():
             return None
         return Refusal(403, "pages elsewhere may not use this server: start it with --cors ORIGIN")
 
@@ -156,7 +165,7 @@ class Gate:
         )
 
     def _allows(self, origin: str) -> bool:
-        return "*" in self._policy.origins or origin in self._policy.origins
+        return "*" in self._policy.origins or origin.lower() in self._policy.origins
 
     def _headers(self, scope: Scope) -> dict[str, str]:
         """What every answer to a request carries."""
@@ -266,3 +275,18 @@ def _too_large(bounds: Bounds) -> Refusal:
 def _name(host: str) -> str:
     """The name in a Host header, without the port."""
     return host.lower() if host.endswith("]") else host.lower().rpartition(":")[0] or host.lower()
+
+
+def _wished_name(host: str) -> str:
+    """A name that the server is to be known by; an IPv6 address may come without brackets."""
+    return f"[{host.lower()}]" if host.count(":") > 1 and not host.startswith("[") else _name(host)
+
+
+def _wished_origin(origin: str) -> str:
+    """A page whose scripts are to be let in, as browsers name it."""
+    if origin == "*":
+        return origin
+    found = ORIGIN.fullmatch(origin.lower())
+    if found is None:
+        raise UsageError(f"--cors is like https://example.org, or * for all pages, not '{origin}'")
+    return found[1]

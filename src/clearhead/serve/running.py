@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import signal
 import socket
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -24,7 +25,7 @@ from clearhead.serve.gate import CROWDED
 LINGER = 0.5
 """Seconds for which new requests are still taken after the server was told to stop: those on their way arrive."""
 PATIENCE = 30.0
-"""Seconds within which a client that has connected must have sent the head of a request."""
+"""Seconds within which a client must have sent the head of a request, or taken some of what it asked for."""
 MOST_CONNECTIONS = 1_000
 """Open at once; the gate refuses what is asked on a further one."""
 MARGIN = 3.0
@@ -37,7 +38,7 @@ def listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host.strip("[]"), port))
+        listener.bind((host, port))
     except (OSError, OverflowError) as error:
         listener.close()
         reason = getattr(error, "strerror", None) or str(error)
@@ -51,9 +52,11 @@ def run(application: Application, listener: socket.socket, ready: Callable[[], N
 
 
 class Impatient(H11Protocol):
-    """A connection that is closed if its client does not come to the point: one that says nothing, or that slowly."""
+    """A connection that ends if its client does not come to the point, or asks and does not read the answers."""
 
     _waiting: asyncio.TimerHandle | None = None
+    _unread = 0
+    """Bytes that the client had not taken when we began to wait."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a request."""
@@ -67,6 +70,11 @@ class Impatient(H11Protocol):
         super().on_response_complete()
         self._wait()
 
+    def pause_writing(self) -> None:
+        """Begin to wait until the client reads."""
+        super().pause_writing()
+        self._wait()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """There is nothing to wait for any more."""
         super().connection_lost(exc)
@@ -76,11 +84,36 @@ class Impatient(H11Protocol):
     def _wait(self) -> None:
         if self._waiting is not None:
             self._waiting.cancel()
+        self._unread = _unread(self.transport)
         self._waiting = self.loop.call_later(PATIENCE, self._lose_patience)
 
     def _lose_patience(self) -> None:
-        if (self.cycle is None or self.cycle.response_complete) and not self.transport.is_closing():
+        is_idle = self.cycle is None or self.cycle.response_complete
+        is_written = is_idle or self.flow.write_paused or self.transport.is_closing()
+        is_left_over = self.transport.get_write_buffer_size() > 0
+        if is_idle and not is_left_over:
             self.transport.close()
+        elif is_written and is_left_over and _unread(self.transport) >= self._unread:
+            # To close would be to wait until all is read.
+            self.transport.abort()
+        else:
+            self._wait()
+
+
+def _unread(transport: asyncio.Transport) -> int:
+    """Bytes that a client has not taken, with those that the system keeps for it, where that can tell.
+
+    The system keeps megabytes, and takes more from us in large steps only: who reads slowly would seem not to read.
+    """
+    ours = transport.get_write_buffer_size()
+    try:
+        import fcntl
+        import termios
+
+        handle = transport.get_extra_info("socket").fileno()
+        return ours + int(struct.unpack("i", fcntl.ioctl(handle, termios.TIOCOUTQ, bytes(4)))[0])
+    except (ImportError, OSError, ValueError):  # Windows, macOS, a socket that is closed
+        return ours
 
 
 def _config(application: Application) -> uvicorn.Config:

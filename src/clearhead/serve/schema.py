@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+
+from clearhead.serve.bodies import MOST_FIELDS
 
 
 class Given(BaseModel):
     """What a client sends."""
 
     model_config = ConfigDict(strict=True, extra="forbid", use_attribute_docstrings=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_fields(cls, value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > MOST_FIELDS:
+            raise ValueError(f"there are too many fields, there may be at most {MOST_FIELDS}")
+        return value
 
 
 class Told(BaseModel):
@@ -22,16 +31,27 @@ class Told(BaseModel):
 Some = Annotated[str, StringConstraints(min_length=1)]
 MOST_ITEMS = 10_000
 """A longer list is refused unseen: a million wrong things would be a million complaints."""
+MOST_IDS = 320_000
+"""Tokens of all prompts together: 64 prompts of 5,000."""
 
 
 def _short(value: Any) -> Any:
-    if isinstance(value, list) and len(value) > MOST_ITEMS:
-        raise ValueError(f"the list is too long, it may have at most {MOST_ITEMS} items")
+    if isinstance(value, (list, dict)) and len(value) > MOST_ITEMS:
+        raise ValueError(f"there are too many items, there may be at most {MOST_ITEMS}")
     return value
 
 
-Texts = Annotated[list[str], BeforeValidator(_short)]
-Ids = Annotated[list[int], BeforeValidator(_short)]
+def _short_together(value: Any) -> Any:
+    if isinstance(_short(value), list) and sum(len(one) for one in value if isinstance(one, list)) > MOST_IDS:
+        raise ValueError(f"there are too many items, there may be at most {MOST_IDS} in all lists together")
+    return value
+
+
+Texts = Annotated[list[str], Field(fail_fast=True), BeforeValidator(_short)]
+Ids = Annotated[list[int], Field(fail_fast=True), BeforeValidator(_short)]
+Prompts = Annotated[
+    str | Texts | Ids | Annotated[list[Ids], Field(fail_fast=True)] | None, BeforeValidator(_short_together)
+]
 
 # LibreTranslate's; its routes check their fields themselves, in its words and order.
 
@@ -114,7 +134,7 @@ class CompletionBody(Given):
 
     model: str
     """The name of a language model."""
-    prompt: str | Texts | Ids | Annotated[list[Ids], BeforeValidator(_short)] | None = None
+    prompt: Prompts = None
     """The text, or several, or their tokens; nothing is the beginning of a text."""
     max_tokens: int | None = Field(16, ge=0)
     """The longest continuation, in tokens."""
@@ -141,7 +161,7 @@ class CompletionBody(Given):
     """Only 0 is supported."""
     presence_penalty: float | None = Field(0.0, ge=-2, le=2, allow_inf_nan=False)
     """Only 0 is supported."""
-    logit_bias: dict[str, float] | None = None
+    logit_bias: Annotated[dict[str, float], BeforeValidator(_short)] | None = None
     """Not supported."""
     suffix: str | None = None
     """Not supported."""
