@@ -247,7 +247,7 @@ def test_damage_to_any_file_is_noticed_and_repaired(harm: Callable[[Path], None]
     assert list(tmp_path.iterdir()) == [entry]
 
 
-@pytest.mark.parametrize("junk", [b"", b"{", b"[]", b"{}", b'{"format_version": 1, "columns": 3}', b"\xff"])
+@pytest.mark.parametrize("junk", [b"", b"{", b"[]", b"{}", b'{"format_version": 2, "columns": 3}', b"\xff"])
 def test_a_damaged_description_is_noticed_and_repaired(junk: bytes, tmp_path: Path) -> None:
     open_or_tokenise("content", lambda: PAIRS, BYTES, max_len=100, root=tmp_path)
     (entry,) = tmp_path.iterdir()
@@ -391,6 +391,6 @@ def test_a_failed_rename_is_not_taken_for_a_lost_race(tmp_path: Path, monkeypatc
 
 def test_the_format_is_part_of_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     open_or_tokenise("content", lambda: PAIRS, BYTES, max_len=100, root=tmp_path)
-    monkeypatch.setattr(columns, "FORMAT_VERSION", 2)
+    monkeypatch.setattr(columns, "FORMAT_VERSION", 99)
     open_or_tokenise("content", lambda: PAIRS, BYTES, max_len=100, root=tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
