@@ -48,13 +48,13 @@ def test_nothing_leaks_and_no_example_is_in_the_data(real_data: Path, monkeypatc
 
 
 def test_the_recipe_stays_below_sixteen_megabytes() -> None:
-    """Two bytes a parameter, and a tokenizer of less than 80 bytes an entry."""
+    """A byte a parameter and a little for scales, and a tokenizer of less than 80 bytes an entry."""
     from clearhead.models.translator import Translator
 
     config = read_config(find_recipe(RECIPE))
     size = config.tokenizer.vocab_size
     model = Translator(config.model.model_copy(update={"source_vocab_size": size, "target_vocab_size": size}))
-    assert 2 * sum(parameter.numel() for parameter in model.parameters()) + 80 * size < 16_000_000
+    assert 1.1 * sum(parameter.numel() for parameter in model.parameters()) + 80 * size < 16_000_000
 
 
 def test_recipes_and_assets_go_into_the_wheel() -> None:
