@@ -218,12 +218,12 @@ def test_missing_files_show_when_reading(tmp_path: Path) -> None:
         ({"kind": "parts", "parts": [{"columns": [1, 2]}]}, "'parts.0.tsv' is missing"),
         ({"kind": "parts", "parts": [{"tsv": "a", "repeat": 0}]}, "'parts.0.repeat' = 0"),
         ({"kind": "parts", "parts": [{"tsv": "a", "columns": [2, 2]}]}, "'parts.0.columns' = [2, 2]: columns are two"),
-        ({"augment": {"bear": 0.1}}, "unknown key 'augment.bear', did you mean 'bare'"),
+        ({"augment": {"bear": 0.1}}, "unknown key 'augment.bear', did you mean 'augment.bare'"),
         ({"augment": {"bare": 2.0}}, "'augment.bare' = 2.0"),
         ({"largest": 10}, "'largest' = 10"),
         ({"hold_out": 0}, "'hold_out"),
         ({"hold_out_by": "both"}, "'hold_out_by' = 'both'"),
-        ({"limits": {"max_char": 3}}, "unknown key 'limits.max_char', did you mean 'max_chars'"),
+        ({"limits": {"max_char": 3}}, "unknown key 'limits.max_char', did you mean 'limits.max_chars'"),
     ],
 )
 def test_wrong_settings_are_explained(tree: dict[str, Any], message: str) -> None:

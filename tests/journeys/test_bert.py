@@ -162,11 +162,21 @@ def test_a_classifier_starts_from_its_weights(clearhead: Clearhead, data: Path, 
     assert clearhead("classify", "--model", out, "the film was fine").lines[0] in ("bad", "good", "so-so")
 
 
+def test_what_follows_is_not_asked_where_documents_have_one_sentence(clearhead: Clearhead, tmp_path: Path) -> None:
+    (tmp_path / "short.txt").write_text("".join(f"one {n}\n" for n in range(9)), encoding="utf-8")
+    said = clearhead("train", "bert", "--text", tmp_path / "short.txt", "--out", tmp_path / "run", "--settings")
+    assert "model.next_sentence = false" in said.out and said.code == 0
+
+
 def test_mistakes_are_told_in_one_line(clearhead: Clearhead, data: Path, trained: Path, tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("".join(f"one {n}\n" for n in range(9)), encoding="utf-8")
     run = ("--out", tmp_path / "run", *assignments(*SMALL, "train.steps=1"))
     for words, code, said in (
-        (("train", "bert", "--text", tmp_path / "short.txt", *run), 65, "no document has two sentences"),
+        (
+            ("train", "bert", "--text", tmp_path / "short.txt", *run, "--set", "model.next_sentence=true"),
+            65,
+            "no document has two sentences, so none follows another: --set model.next_sentence=false",
+        ),
         (("train", "bert", "--text", tmp_path / "none.txt", *run), 66, "there is no file"),
         (("train", "bert"), 2, "say what to train on: --text FILE, with a document a line"),
         (("fill", "--model", trained, "no gap"), 65, "text 1 has no gap to fill: write [MASK] where one is"),

@@ -134,9 +134,9 @@ def test_a_config_is_checked_against_its_own_kind() -> None:
     config = resolve(TREE)
     assert isinstance(config, MajorityRun) and config.out == "runs/majority"
     for change, said in (
-        ("model.dimm=3", "unknown key 'model.dimm', did you mean 'dim'?"),
-        ("model.encoder_layers=3", "unknown key 'model.encoder_layers', did you mean 'num_layers'?"),
-        ("data.tvs='a'", "unknown key 'data.tvs', did you mean 'tsv'?"),
+        ("model.dimm=3", "unknown key 'model.dimm', did you mean 'model.dim'?"),
+        ("model.encoder_layers=3", "unknown key 'model.encoder_layers', did you mean 'model.num_layers'?"),
+        ("data.tvs='a'", "unknown key 'data.tvs', did you mean 'data.tsv'?"),
         ("model.kind='majorty'", "'model.kind' = 'majorty': unknown model, did you mean 'majority'?"),
     ):
         with pytest.raises(ConfigError) as error:

@@ -37,7 +37,7 @@ def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text('[data]\nkind = "numbers"\n[train]\nstep = 5\n')
     with pytest.raises(ConfigError) as error:
         read_config(tmp_path / "c.toml")
-    assert "unknown key 'train.step', did you mean 'steps'?" in str(error.value)
+    assert "unknown key 'train.step', did you mean 'train.steps'?" in str(error.value)
     assert str(error.value).startswith(f"{tmp_path / 'c.toml'}: ")
 
 

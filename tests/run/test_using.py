@@ -348,5 +348,5 @@ def test_a_tree_that_makes_no_sense_is_refused_with_all_its_mistakes() -> None:
         clearhead.train({**TREE, "model": {"dimm": 8, "dropout": 2.0}})
     assert str(error.value) == (
         "the configuration: 'model.dropout' = 2.0: input should be less than 1; "
-        "unknown key 'model.dimm', did you mean 'dim'?"
+        "unknown key 'model.dimm', did you mean 'model.dim'?"
     )

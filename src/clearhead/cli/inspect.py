@@ -149,8 +149,9 @@ def _told_apart(word: str | None) -> tuple[None, str]:
 
 
 def _is_beside_others(word: str) -> bool:
-    """Whether a word names something in a folder that is there: a model whose name was mistyped, hardly a text."""
-    return "/" in word and not any(map(str.isspace, word)) and Path(word).parent.is_dir()
+    """Whether a word names something in a named folder that is there: a mistyped model, hardly a text."""
+    folder = Path(word).parent
+    return folder.name != "" and not any(map(str.isspace, word)) and folder.is_dir()
 
 
 def _home(model: str | None) -> Path:
