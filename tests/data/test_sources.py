@@ -214,7 +214,7 @@ def test_missing_files_show_when_reading(tmp_path: Path) -> None:
         ({"kind": "tsv", "columns": [2, 2]}, "columns are two different numbers from 1"),
         ({"parts": [{"tsv": "a"}]}, "'parts' belongs to kind 'parts', but the kind is 'files'"),
         ({"kind": "parts", "tsv": "a"}, "'tsv' belongs to kind 'tsv', but the kind is 'parts'"),
-        ({"kind": "parts", "parts": [{"tsv": "a"}, {"tvs": "b"}]}, "unknown key 'parts.1.tvs', did you mean 'tsv'"),
+        ({"kind": "parts", "parts": [{"tsv": "a"}, {"tvs": "b"}]}, "'parts.1.tvs', did you mean 'parts.1.tsv'"),
         ({"kind": "parts", "parts": [{"columns": [1, 2]}]}, "'parts.0.tsv' is missing"),
         ({"kind": "parts", "parts": [{"tsv": "a", "repeat": 0}]}, "'parts.0.repeat' = 0"),
         ({"kind": "parts", "parts": [{"tsv": "a", "columns": [2, 2]}]}, "'parts.0.columns' = [2, 2]: columns are two"),
