@@ -53,7 +53,7 @@ def choose_sizes(pairs: int, longest: int, memory: int, tokens_a_pair: float = 2
     """
     tier = next(tier for tier in TIERS if pairs <= tier.pairs)
     size, tokens = f"{pairs:,} pairs", round(tokens_a_pair * pairs)
-    max_tokens = next(budget for budget in BUDGETS if budget == BUDGETS[-1] or suits(budget, tier, tokens, memory))
+    max_tokens = next(most for most in BUDGETS if most == BUDGETS[-1] or suits(most, tier, tokens, memory))
     steps = batches_per_pass(tokens, max_tokens)
     return [
         Choice("tokenizer.kind", "bpe", "loses nothing, and needs no rules for any language"),
