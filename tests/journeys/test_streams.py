@@ -143,3 +143,27 @@ def test_text_is_utf8_whatever_the_locale_says(files_run: Path, tmp_path: Path) 
     other = subprocess.run(words, capture_output=True, env=ascii_only, check=False)
     assert plain.returncode == 0 and "模型".encode() in plain.stdout
     assert (other.returncode, other.stdout) == (0, plain.stdout), other.stderr
+
+
+def test_texts_of_several_sentences_are_translated_sentence_by_sentence(files_run: Path) -> None:
+    words = (*PROGRAM, "translate", "--model", files_run, "--beam", "1", "--max-len", "3", "--threads", "1")
+    texts = ("Einhundert.", "Zweihundert! Dreihundert.", "", "…", " ".join(["Einhundert."] * 500))
+    lines = "".join(f"{text}\n" for text in texts).encode()
+    done = subprocess.run([*words, "--by-sentence"], input=lines, capture_output=True, env=environment(), check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    alone, two, nothing, signs, many = done.stdout.decode().split("\n")[:-1]
+    parts = subprocess.run(
+        [*words, "Zweihundert!", "Dreihundert."], capture_output=True, env=environment(), check=True
+    ).stdout.decode()
+    assert two == " ".join(parts.rstrip("\n").split("\n"))
+    assert (nothing, signs, many) == ("", "…", " ".join([alone] * 500))
+    too_long = subprocess.run(words, input=lines, capture_output=True, env=environment(), check=False)
+    assert too_long.returncode == 65 and b"--by-sentence" in too_long.stderr
+    for others in (("--scores",), ("--json",), ("--nbest", "2")):
+        refused = subprocess.run(
+            [*PROGRAM, "translate", "--by-sentence", *others, "eins"],
+            capture_output=True,
+            env=environment(),
+            check=False,
+        )
+        assert refused.returncode == 2 and b"--by-sentence gives one translation" in refused.stderr

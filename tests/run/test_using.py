@@ -206,7 +206,8 @@ def test_a_text_that_is_too_long_is_named_by_its_number(
         translator.translate(["eins", "zwei", "drei", "e" * (longest + 1)])
     assert error.value.exit_code == 65
     assert str(error.value) == (
-        f"text 4 has {longest + 1} tokens, and this model reads at most {longest}: split it into sentences"
+        f"text 4 has {longest + 1} tokens, and this model reads at most {longest}: "
+        "split it into sentences (translate --by-sentence does)"
     )
 
 

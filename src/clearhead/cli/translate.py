@@ -31,6 +31,7 @@ def translate(
     input: Annotated[Path | None, Parameter(name=["--input", "-i"])] = None,
     beam: Count = None,
     nbest: Annotated[Count, Parameter(show_default=False)] = None,
+    by_sentence: Switch = False,
     scores: Switch = False,
     json_lines: Annotated[Switch, Parameter(name="--json")] = False,
     sample: Switch = False,
@@ -72,6 +73,9 @@ def translate(
         Hypotheses kept side by side; 1 is greedy.
     nbest
         Write this many lines for each text: its translations, best first, then empty lines if there are fewer.
+    by_sentence
+        Take each text apart into sentences and put their translations together: for several sentences in a line, and
+        for lines that are too long for the model.
     scores
         Put the score and a tab before each translation.
     json_lines
@@ -108,6 +112,8 @@ def translate(
     }  # fmt: skip
     options = {name: value for name, value in wished.items() if value is not None}
     _refuse_contradictions(options, sample=sample)
+    if by_sentence and (scores or json_lines or options.get("nbest", 1) > 1):
+        raise UsageError("--by-sentence gives one translation without a score: leave out --scores, --json and --nbest")
     if sample:
         options["strategy"] = "sample"
     from clearhead.run.engines import load_translator
@@ -120,11 +126,17 @@ def translate(
         show.note("type a text and press Enter; Ctrl-D ends")
     lines: Iterable[str | None] = _given(texts) if texts else read_as_they_come(input)
     used = 1 if is_typed else workers
-    rows = answered(lines, lambda some: translator.stream(some, config, used, scored=scores or json_lines))
+    rows: Iterable[Iterable[str]]
+    if by_sentence:
+        rows = ([text] for _, text in answered(lines, lambda some: translator.lines_by_sentence(some, config, used)))
+    else:
+        scored = scores or json_lines
+        found = answered(lines, lambda some: translator.stream(some, config, used, scored=scored))
+        rows = (_shown(*one, nbest=config.nbest, scores=scores, as_json=json_lines) for one in found)
     is_watched = is_typed or sys.stdout.isatty()
     with nullcontext() if is_watched else show.counting("translating") as done:
-        for number, (source, best) in enumerate(rows, start=1):
-            for line in _shown(source, best, nbest=config.nbest, scores=scores, as_json=json_lines):
+        for number, row in enumerate(rows, start=1):
+            for line in row:
                 show.data(line)
             if is_watched:
                 sys.stdout.flush()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, overload
 
 from clearhead.config import build
+from clearhead.engines.by_sentence import by_sentence
 from clearhead.engines.directory import Exported
 from clearhead.engines.hypotheses import Unwanted, nobody
 from clearhead.engines.ranking import Floats
@@ -52,12 +53,30 @@ class TextTranslator(ABC):
     @overload
     def translate(self, texts: Iterable[str], **options: Any) -> list[str]: ...
     def translate(self, texts: str | Iterable[str], **options: Any) -> str | list[str]:
-        """Translate one text or many; options are `workers` and those of GenerationConfig, such as `beam_size=1`."""
+        """Translate one text or many; options are `workers` and those of GenerationConfig, such as `beam_size=1`.
+
+        With `by_sentence=True` a text of several sentences is taken apart and put together again.
+        """
         if isinstance(texts, str):
             return self.translate([texts], **options)[0]
-        workers = options.pop("workers", None)
-        config = self.configured(**options)
-        return [best[0].text for best in self.stream(texts, config, workers, scored=False)]
+        workers, stream = options.pop("workers", None), self.lines
+        if options.pop("by_sentence", False):
+            stream = self.lines_by_sentence
+        return list(stream(texts, self.configured(**options), workers))
+
+    def lines(self, texts: Iterable[str | None], config: GenerationConfig, workers: int | None = None) -> Iterator[str]:
+        """The best translation of each text, as `stream` has it, without its scores."""
+        return (best[0].text for best in self.stream(texts, config, workers, scored=False))
+
+    def lines_by_sentence(
+        self, texts: Iterable[str | None], config: GenerationConfig, workers: int | None = None
+    ) -> Iterator[str]:
+        """The same, each text taken apart into sentences and put together again; none is too long."""
+        return by_sentence(texts, lambda some: self.lines(some, config, workers), self.count, self.max_len)
+
+    def count(self, text: str) -> int:
+        """The tokens of a text, the end included."""
+        return len(self.tokenizers.source.encode(text)) + 1
 
     def configured(self, **options: Any) -> GenerationConfig:
         """The model's own settings with some changed; a beam of one is greedy, more is a beam."""
@@ -92,7 +111,7 @@ class TextTranslator(ABC):
             if len(ids) + 1 > self.max_len:
                 raise DataError(
                     f"text {first + row + 1:,} has {len(ids):,} tokens, and this model reads at most "
-                    f"{self.max_len - 1}: split it into sentences"
+                    f"{self.max_len - 1}: split it into sentences (translate --by-sentence does)"
                 )
         return encoded
 

@@ -44,7 +44,7 @@ class EngineTranslator:
 
     def count(self, text: str) -> int:
         """The tokens of a text, the end included."""
-        return len(self._exported.tokenizers.source.encode(text)) + 1
+        return self._exported.count(text)
 
     def translate_batch(self, texts: Sequence[str], options: TranslateOptions, watch: Watch) -> list[list[Translated]]:
         """The translations of each text, best first; rows that are unwanted are not begun, or given up on the way."""

@@ -31,7 +31,7 @@ class TorchTranslator:
 
     def count(self, text: str) -> int:
         """The tokens of a text, the end included."""
-        return len(self._loaded.tokenizers.source.encode(text)) + 1
+        return self._loaded.count(text)
 
     def translate_batch(self, texts: Sequence[str], options: TranslateOptions, watch: Watch) -> list[list[Translated]]:
         """The translations of each text, best first."""

@@ -14,9 +14,9 @@ from clearhead.serve.engine import Row
 from clearhead.serve.markup import Marked, take_marked
 from clearhead.serve.names import UNKNOWN, language_name
 from clearhead.serve.refusals import invalid
-from clearhead.serve.sentences import Taken, take_apart
 from clearhead.serve.server import Server
 from clearhead.serve.tasks import Translating
+from clearhead.text.apart import Taken, says_something, take_apart
 from clearhead.text.tokenizer import check_encodable
 
 SURE = 50.0
@@ -134,7 +134,7 @@ def _part(text: str, model: Served, rows: list[Row[str]]) -> _Part:
     taken = take_apart(text, translator.count, translator.longest)
     places = []
     for sentence in taken.sentences:
-        if any(letter.isalnum() for letter in sentence):
+        if says_something(sentence):
             places.append(len(rows))
             rows.append(Row(sentence, translator.count(sentence)))
         else:

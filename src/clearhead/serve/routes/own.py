@@ -14,10 +14,10 @@ from clearhead.serve.catalogue import Catalogue, Served
 from clearhead.serve.documents import takes
 from clearhead.serve.engine import Row
 from clearhead.serve.refusals import Refusal, invalid
-from clearhead.serve.sentences import take_apart
 from clearhead.serve.server import Server
 from clearhead.serve.tasks import Classifying, Look, Looking
 from clearhead.serve.waiting import unless_gone
+from clearhead.text.apart import take_apart
 from clearhead.text.tokenizer import check_encodable
 
 

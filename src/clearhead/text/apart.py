@@ -68,6 +68,15 @@ def take_apart(text: str, count: Callable[[str], int] | None = None, longest: in
     return Taken(tuple(text[start:end] for start, end in spans), gaps)
 
 
+def says_something(sentence: str) -> bool:
+    """Whether there is anything to translate in a sentence: a letter or a digit.
+
+    >>> says_something("Na ja …"), says_something("… !")
+    (True, False)
+    """
+    return any(sign.isalnum() for sign in sentence)
+
+
 def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """Where the sentences of a line stand, without the spaces around them."""
     at = start
