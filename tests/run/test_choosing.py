@@ -115,6 +115,40 @@ def test_every_size_makes_a_config_that_holds(pairs: int, two_files: NewFiles, m
     assert config.train.warmup > 0
 
 
+def chosen_by(key: str, pairs: int, optimizer: str | None = None) -> Any:
+    """What is chosen for a key, or None."""
+    chosen = choose_sizes(pairs, longest=100, memory=8 * GIB, optimizer=optimizer)
+    return next((choice.value for choice in chosen if choice.key == key), None)
+
+
+def test_small_models_learn_by_muon_and_large_ones_by_adam_each_at_its_own_rate() -> None:
+    assert chosen_by("train.optimizer", 10_000) == "muon"
+    assert chosen_by("train.schedule", 10_000) == "linear"
+    assert chosen_by("train.optimizer", 10**7) is None  # Adam is what a config has.
+    assert chosen_by("train.lr", 10**7) < chosen_by("train.lr", 10_000)
+
+
+def test_an_optimizer_that_is_asked_for_gets_the_rate_that_suits_it() -> None:
+    assert chosen_by("train.lr", 10_000, "adamw") < chosen_by("train.lr", 10_000) / 2
+    assert chosen_by("train.table_rate", 10_000, "adamw") is None
+    assert chosen_by("train.lr", 10**7, "muon") == chosen_by("train.lr", 10_000)
+
+
+@pytest.mark.parametrize("asked", ["train.optimizer=adam", "train.optimizer=adamw", "train.sharding=full"])
+def test_what_the_user_sets_keeps_muon_and_its_rate_away(asked: str, two_files: NewFiles) -> None:
+    config, choices, _ = choose_config(two_files(), "runs/mine", [asked])
+    assert config.train.optimizer != "muon"
+    assert config.train.lr == TIERS[0].lr
+    assert not {choice.key for choice in choices} & {"train.optimizer", "train.table_rate", "train.schedule"}
+
+
+def test_layers_that_nothing_leads_around_do_not_start_still(two_files: NewFiles) -> None:
+    usual, _, _ = choose_config(two_files(), "runs/mine")
+    bare, _, _ = choose_config(two_files(), "runs/mine", ["model.residual=none"])
+    assert (setting(usual, "model.start"), setting(bare, "model.start")) == ("still", "glorot")
+    assert any(noted.message.startswith("model: ") for noted in rehearse(bare))
+
+
 def budget(pairs: int, memory: int) -> int:
     return next(c.value for c in choose_sizes(pairs, longest=100, memory=memory) if c.key == "batches.max_tokens")
 

@@ -29,13 +29,14 @@ class Tier:
     dropout: float
     epochs: float
     lr: float
+    """Adam's rate; Muon has its own."""
 
 
 TIERS = (
-    Tier(3_000, 1_000, 128, 256, 4, 2, 0.3, 80, 2e-3),
-    Tier(15_000, 3_000, 128, 512, 4, 3, 0.3, 50, 2e-3),
-    Tier(60_000, 8_000, 256, 512, 4, 3, 0.3, 25, 1.5e-3),
-    Tier(300_000, 12_000, 256, 1024, 4, 3, 0.1, 12, 1.5e-3),
+    Tier(3_000, 1_000, 128, 256, 4, 2, 0.3, 50, 2e-3),
+    Tier(15_000, 3_000, 128, 512, 4, 3, 0.3, 30, 2e-3),
+    Tier(60_000, 8_000, 256, 512, 4, 3, 0.3, 16, 1.5e-3),
+    Tier(300_000, 12_000, 256, 1024, 4, 3, 0.1, 8, 1.5e-3),
     Tier(2_000_000, 16_000, 512, 2048, 8, 4, 0.1, 6, 7e-4),
     Tier(float("inf"), 32_000, 512, 2048, 8, 6, 0.1, 3, 7e-4),
 )
@@ -44,12 +45,17 @@ TIERS = (
 BUDGETS = (4096, 2048, 1024)
 ENOUGH_BATCHES = 40
 """Steps in one pass over the data below which smaller batches learn more from it."""
+MUON_WIDTH = 256
+"""Up to this width Muon's own arithmetic is a small part of a step on a CPU, and it was measured to pay."""
 
 
-def choose_sizes(pairs: int, longest: int, memory: int, tokens_a_pair: float = 20.0, signs: int = 0) -> list[Choice]:
+def choose_sizes(
+    pairs: int, longest: int, memory: int, tokens_a_pair: float = 20.0, signs: int = 0, optimizer: str | None = None
+) -> list[Choice]:
     """Settings for a translator from the pairs, the longest side in characters, and the free memory in bytes.
 
-    `tokens_a_pair` is about what the longer side of a pair has, and `signs` how many different signs want a token each.
+    `tokens_a_pair` is about what the longer side of a pair has, `signs` how many different signs want a token each, and
+    `optimizer` the one that must be used, if it is not free to be chosen.
     """
     tier = next(tier for tier in TIERS if pairs <= tier.pairs)
     size, tokens = f"{pairs:,} pairs", round(tokens_a_pair * pairs)
@@ -65,12 +71,27 @@ def choose_sizes(pairs: int, longest: int, memory: int, tokens_a_pair: float = 2
         Choice("model.decoder_layers", tier.num_layers, "as deep as the encoder"),
         Choice("model.dropout", tier.dropout, "the less data, the more is dropped"),
         Choice("model.tie", "all", "both sides share one vocabulary"),
+        Choice("model.positions", "rotary", "learns more quickly than sinusoidal ones"),
+        Choice("model.start", "still", "layers that add nothing at first learn more quickly"),
         Choice("model.max_len", 256 if longest <= 600 else 512, f"the longest side has {longest:,} characters"),
         budget(max_tokens, steps, memory),
         Choice("train.epochs", tier.epochs, f"about what {size} need before they are learned by heart"),
-        Choice("train.lr", tier.lr, "the wider, the smaller"),
+        *learning(tier, optimizer),
         Choice("train.warmup", min(400, 4 * steps), "a few passes over small data, 400 steps at most"),
         validation(steps, at_least=50),
+    ]
+
+
+def learning(tier: Tier, optimizer: str | None) -> list[Choice]:
+    """By which rule weights move, and how far; the rates of one rule do not suit another."""
+    if (optimizer or ("muon" if tier.dim <= MUON_WIDTH else "adam")) != "muon":
+        return [Choice("train.lr", tier.lr, "the wider, the smaller")]
+    return [
+        Choice("train.optimizer", "muon", "learns more from each pass than Adam"),
+        Choice("train.lr", 7e-3, "what suits Muon"),
+        Choice("train.table_rate", 0.5, "rare tokens would be thrown about by the whole rate"),
+        Choice("train.weight_decay", 0.05, "as is usual with Muon"),
+        Choice("train.schedule", "linear", "falls to nothing at the end of the run"),
     ]
 
 

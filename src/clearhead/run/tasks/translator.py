@@ -44,8 +44,10 @@ class TranslatorTask(Task[TranslatorRun, Examined, Translator]):
         scripts = scripts_of(texts, columns=2)
         tokens = max(script.tokens(side.mean) for script, side in zip(scripts, lengths, strict=True))
         signs = sum(script.signs for script in scripts)
-        choices = choose_sizes(report.kept, max(side.longest for side in lengths), memory, tokens, signs)
-        return [choice for choice in choices if config.tokenizer.joint or choice.key != "model.tie"]
+        longest = max(side.longest for side in lengths)
+        choices = choose_sizes(report.kept, longest, memory, tokens, signs, _fixed_optimizer(config))
+        unfit = {"model.tie": not config.tokenizer.joint, "model.start": config.model.residual == "none"}
+        return [choice for choice in choices if not unfit.get(choice.key)]
 
     def prepare(
         self, config: TranslatorRun, found: Examined, tokenizers: TokenizerPair | None = None
@@ -112,6 +114,12 @@ class TranslatorTask(Task[TranslatorRun, Examined, Translator]):
         from clearhead.run.weighing import translations
 
         return translations(loaded, model, asked)
+
+
+def _fixed_optimizer(config: TranslatorRun) -> str | None:
+    """The optimizer that was asked for, or that goes with what was asked for; None where any will do."""
+    is_given = "optimizer" in config.train.model_fields_set
+    return config.train.optimizer if is_given or config.train.sharding != "none" else None
 
 
 def _origin(data: DataConfig) -> str:
