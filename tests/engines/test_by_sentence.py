@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clearhead.engines.by_sentence import by_sentence
+from clearhead.text.turns import next_turn
 
 TEXTS = st.lists(st.text(st.sampled_from("ab .!?…\t\u2028。中"), max_size=12), max_size=8)
 
@@ -56,6 +57,18 @@ def test_a_text_is_given_out_before_the_next_one_is_read() -> None:
     found = by_sentence(coming(), shouted, len, 100)
     assert next(found) == "A. B."
     assert read == ["a. b."]
+
+
+def test_whoever_waits_for_an_empty_line_gets_it() -> None:
+    asked: list[str] = []
+
+    def one_at_a_time(sentences: Iterator[str | None]) -> Iterator[str]:
+        while turn := next_turn(sentences, 10):
+            asked.append("turn")
+            yield from turn
+
+    found = by_sentence(["", None, "… !", None, "a.", None], one_at_a_time, len, 100)
+    assert [(next(found), len(asked)) for _ in range(3)] == [("", 1), ("… !", 2), ("a.", 3)]
 
 
 def test_pauses_are_passed_on() -> None:

@@ -19,7 +19,10 @@ def count(text: str) -> int:
     ("text", "sentences"),
     [
         ("Hallo. Wie geht es?", ["Hallo.", "Wie geht es?"]),
-        ("Er sagte: „Komm!“ Dann ging er.", ["Er sagte: „Komm!“ Dann ging er."]),
+        ("Er sagte: „Komm!“ Dann ging er.", ["Er sagte: „Komm!“", "Dann ging er."]),
+        ("„Komm!“ sagte er. »Nein!« Er blieb.", ["„Komm!“ sagte er.", "»Nein!«", "Er blieb."]),
+        ("我……不知道。你呢……？他……！", ["我……不知道。", "你呢……？", "他……！"]),
+        ("我想…… 我们走吧。", ["我想……", "我们走吧。"]),
         ('He said "no." Then he left.', ['He said "no."', "Then he left."]),
         ("Am 3. Oktober kam Dr. Kurz, z. B. um 9 Uhr.", ["Am 3. Oktober kam Dr. Kurz, z. B. um 9 Uhr."]),
         ("Warte ... nein, komm!", ["Warte ... nein, komm!"]),

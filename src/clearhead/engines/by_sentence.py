@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 
 from clearhead.text.apart import Taken, says_something, take_apart
 
@@ -31,18 +30,17 @@ def by_sentence(
                 yield None
                 continue
             taken = take_apart(text, count, longest)
-            asked = [sentence for sentence in taken.sentences if says_something(sentence)]
+            # A text that says nothing waits for the answer to nothing, so that it is given out when its turn comes.
+            asked = [sentence for sentence in taken.sentences if says_something(sentence)] or [""]
             waiting.append((taken, len(asked)))
             yield from asked
 
     made: list[str] = []
-    # One more turn at the end, for texts in which there is nothing to translate.
-    for some in chain(([one] for one in translated(sentences())), [[]]):
-        made += some
-        while waiting and len(made) >= waiting[0][1]:
-            taken, number = waiting.popleft()
-            yield _together(taken, made[:number])
-            del made[:number]
+    for one in translated(sentences()):
+        made.append(one)
+        if len(made) == waiting[0][1]:
+            yield _together(waiting.popleft()[0], made)
+            made = []
 
 
 def _together(taken: Taken, made: list[str]) -> str:

@@ -11,8 +11,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-# Possessive, and only at the beginning of a row of signs: a row of thousands is looked at once.
-_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’»)\]]*+(?=\s)|[。！？…]++[”’」』）]*+")
+# Possessive, and only at the beginning of a row of signs: a row of thousands is looked at once. German closes with “ and «.
+_END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’“‘»«›‹)\]]*+(?=\s)|(?<!…)…*+[。！？][。！？…]*+[”’」』）]*+")
+_WIDE_ENDS = frozenset("。！？")
 _LINE = re.compile(r"[^\n\r]+")
 _PLACES = (re.compile(r"[,;:，；：、]\s*"), re.compile(r"\s+"))
 """Where a sentence that is too long may be cut, the best places first."""
@@ -88,7 +89,7 @@ def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 
 def _ends_sentence(text: str, start: int, found: re.Match[str], end: int) -> bool:
-    if found[0][0] in "。！？":
+    if not _WIDE_ENDS.isdisjoint(found[0]):
         return True
     if found[0] == ".":
         word = re.search(r"(\w+)$", text[max(start, found.start() - 20) : found.start()])
