@@ -138,7 +138,27 @@ def test_chinese_is_split_into_characters() -> None:
     found = score(hypotheses, references, target_language="zh-CN", resamples=10)
     assert "tok:zh" in found.bleu_signature
     assert found.bleu == pytest.approx(sacrebleu.corpus_bleu(hypotheses, [references], tokenize="zh").score)
-    assert found.bleu > score(hypotheses, references, resamples=10).bleu
+    assert found.bleu > score(hypotheses, references, target_language="en", resamples=10).bleu
+    assert score(hypotheses, references, resamples=10) == score(
+        hypotheses, references, target_language="zh", resamples=10
+    )
+
+
+@pytest.mark.parametrize(
+    ("language", "references", "tokenizer"),
+    [
+        (None, ["他有 2 个 iPhone。", "好！"], "zh"),
+        (None, ["He met 王小明.", "No."], "13a"),
+        (None, [], "13a"),
+        ("en", ["我吃了一个苹果。"], "13a"),
+        ("cmn", ["I ate."], "zh"),
+        ("zho_Hans", ["I ate."], "zh"),
+    ],
+)
+def test_references_tell_how_words_are_set_apart_unless_a_language_does(
+    language: str | None, references: list[str], tokenizer: str
+) -> None:
+    assert bleu_tokenizer(language, references) == tokenizer
 
 
 @pytest.mark.parametrize("language", TOKENIZERS)

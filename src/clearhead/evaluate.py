@@ -14,6 +14,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.significance import PairedTest
 
 from clearhead.errors import DataError
+from clearhead.text.script import language_of_signs
 
 Interval = tuple[float, float]
 
@@ -22,6 +23,7 @@ MOST_LINES_DRAWN = 10_000_000
 
 # What sacreBLEU asks for where words are not set apart by spaces. Some need an extra package: the next one does not.
 TOKENIZERS: dict[str, tuple[str, ...]] = {"zh": ("zh",), "ja": ("ja-mecab", "char"), "ko": ("ko-mecab", "char")}
+OTHER_CODES = {"cmn": "zh", "zho": "zh", "chi": "zh", "yue": "zh", "jpn": "ja", "kor": "ko"}
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def score(
     if not hypotheses:
         raise DataError("there is nothing to score: 0 hypotheses, 0 references")
     # `force` only silences a warning about text that looks tokenised; it changes no score.
-    bleu_metric = BLEU(tokenize=bleu_tokenizer(target_language), force=True)
+    bleu_metric = BLEU(tokenize=bleu_tokenizer(target_language, references), force=True)
     bleu, bleu_interval = _measure(bleu_metric, hypotheses, references, resamples, seed)
     chrf_metric = CHRF()
     chrf, chrf_interval = _measure(chrf_metric, hypotheses, references, resamples, seed)
@@ -114,7 +116,7 @@ def compare(
             raise DataError(f"{len(side)} hypotheses do not match {len(references)} references: one each is needed")
     if not references:
         raise DataError("there is nothing to compare: 0 hypotheses, 0 references")
-    metrics = {"BLEU": BLEU(tokenize=bleu_tokenizer(target_language), force=True), "chrF": CHRF()}
+    metrics = {"BLEU": BLEU(tokenize=bleu_tokenizer(target_language, references), force=True), "chrF": CHRF()}
     for metric in metrics.values():
         _let_scores_be_plain_numbers(metric)
     systems = [("theirs", theirs), ("ours", ours)]
@@ -149,14 +151,17 @@ def tokenised_bleu(
     return _measure(metric, hypotheses, references, resamples, seed)
 
 
-def bleu_tokenizer(language: str | None) -> str:
+def bleu_tokenizer(language: str | None, references: Sequence[str] = ()) -> str:
     """The name of sacreBLEU's tokenizer for a language code such as `de`, `zh-CN` or `ja_JP`: the first that works.
 
-    >>> bleu_tokenizer("zh-CN"), bleu_tokenizer("de"), bleu_tokenizer(None)
-    ('zh', '13a', '13a')
+    Without a code the references tell whether they are written without spaces: by 13a a sentence would be one word.
+
+    >>> bleu_tokenizer("zh-CN"), bleu_tokenizer("de"), bleu_tokenizer(None), bleu_tokenizer(None, ["我吃了。"])
+    ('zh', '13a', '13a', 'zh')
     """
-    primary = re.split("[-_]", (language or "").lower())[0]
-    for name in TOKENIZERS.get(primary, ()):
+    code = language if language is not None else language_of_signs(references)
+    primary = re.split("[-_]", (code or "").lower())[0]
+    for name in TOKENIZERS.get(OTHER_CODES.get(primary, primary), ()):
         try:
             BLEU(tokenize=name)
         except RuntimeError:

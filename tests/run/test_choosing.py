@@ -16,7 +16,7 @@ from clearhead.run import choosing
 from clearhead.run.choosing import choose_config, free_memory
 from clearhead.run.settings import RunConfig
 from clearhead.run.tasks import translator
-from clearhead.run.training import rehearse
+from clearhead.run.training import rehearse, train
 from clearhead.training.events import Noted
 from clearhead.training.sizing import TIERS, choose_sizes
 
@@ -147,6 +147,17 @@ def test_layers_that_nothing_leads_around_do_not_start_still(two_files: NewFiles
     bare, _, _ = choose_config(two_files(), "runs/mine", ["model.residual=none"])
     assert (setting(usual, "model.start"), setting(bare, "model.start")) == ("still", "glorot")
     assert any(noted.message.startswith("model: ") for noted in rehearse(bare))
+
+
+def test_a_translator_that_starts_from_another_has_its_shape(two_files: NewFiles, tmp_path: Path) -> None:
+    other = ["model.positions=sinusoidal", "model.num_heads=8", "model.dim=32", "train.steps=1"]
+    config, _, found = choose_config(two_files(), str(tmp_path / "other"), other)
+    list(train(config, examined=found))
+    config, choices, _ = choose_config(two_files(), "runs/mine", [f"init={config.out}", "model.dropout=0.2"])
+    assert (config.model.positions, config.model.num_heads, config.model.dim) == ("sinusoidal", 8, 32)
+    assert config.model.dropout == 0.2
+    assert not {choice.key for choice in choices} & {"tokenizer.kind", "tokenizer.vocab_size"}
+    assert any("tensors taken" in noted.message for noted in rehearse(config))
 
 
 def budget(pairs: int, memory: int) -> int:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from clearhead.checkpoint import StoredModel, named_tensors
+from clearhead.errors import ConfigError
 from clearhead.models.classifier import Classifier, ClassifierConfig
 from clearhead.models.reduction import ReduceConfig
 from clearhead.models.translator import Translator, TranslatorConfig
@@ -49,6 +50,17 @@ def translator(decoder_layers: int, start: str = "glorot") -> Translator:
     sizes: dict[str, Any] = {"dim": 8, "ff_dim": 8, "num_heads": 2, "encoder_layers": 1, "max_len": 8}
     vocabulary: dict[str, Any] = {"source_vocab_size": 9, "target_vocab_size": 9}
     return Translator(TranslatorConfig(decoder_layers=decoder_layers, start=start, **sizes, **vocabulary)).eval()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("num_heads", 4), ("positions", "rotary"), ("feedforward", "gelu"), ("residual", "post"), ("norm", "rms")],
+)
+def test_weights_that_would_be_read_otherwise_are_not_taken(name: str, value: Any) -> None:
+    known = translator(1)
+    other = Translator(known.config.model_copy(update={name: value}))
+    with pytest.raises(ConfigError, match=rf"from runs/known, .*: model\.{name} is .* there and {value} here"):
+        take_weights(other, StoredModel(known, None, None, Path("runs/known")))
 
 
 def test_new_decoder_layers_change_nothing_at_a_still_start() -> None:

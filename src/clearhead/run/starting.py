@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +14,20 @@ from clearhead.errors import ConfigError
 from clearhead.models import Model
 from clearhead.models.bert import SEGMENTS
 from clearhead.models.encoder import EncoderConfig
+from clearhead.models.model import ModelConfig
+from clearhead.models.translator import TranslatorConfig
 from clearhead.nn.embedding import TokenEmbedding
 from clearhead.nn.stacks import Stack
 from clearhead.run.settings import RunConfig
 from clearhead.storage import read_json
+from clearhead.training.sizing import Choice
 
 SHOWN = 4
 """How many names of new tensors are told."""
+NOT_SHAPE = {"kind", "dropout", "attention_dropout", "kernel", "start", "reduce"}
+"""Settings of a model that may be others than those of the one it starts from."""
+READING = ("num_heads", "norm", "residual", "feedforward", "positions", "scale_embeddings")
+"""Settings that say how weights are read and that no shape of a tensor shows."""
 
 
 def read_start(config: RunConfig) -> StoredModel | None:
@@ -28,15 +35,34 @@ def read_start(config: RunConfig) -> StoredModel | None:
     return None if config.init is None else load_model(Path(config.init))
 
 
-def shape_at_start(path: str) -> dict[str, Any]:
+def encoder_at_start(path: str) -> dict[str, Any]:
     """The sizes of the encoder that a classifier is to start from, by the names of its own settings."""
-    stored = read_json(locate(Path(path))[0] / "config.json")
-    names = EncoderConfig.model_fields.keys() - {"vocab_size", "dropout", "attention_dropout", "kernel"}
-    found = {
-        name: stored[name] for name in EncoderConfig.model_fields if name in names and stored.get(name) is not None
-    }
+    stored = _stored(path)
     segments = stored.get("num_segments") or (SEGMENTS if stored.get("next_sentence") else 0)
-    return {**found, "num_segments": segments} if segments else found
+    return {**_shape(stored, EncoderConfig), "num_segments": segments} if segments else _shape(stored, EncoderConfig)
+
+
+def translator_at_start(path: str) -> dict[str, Any]:
+    """The sizes of the translator that another is to start from; none if it is no translator."""
+    stored = _stored(path)
+    return _shape(stored, TranslatorConfig) if stored.get("kind") == "translator" else {}
+
+
+def with_shape_of(init: str | None, choices: list[Choice], shape: Callable[[str], dict[str, Any]]) -> list[Choice]:
+    """Choices for a model that starts from another's weights: its sizes must be those of the other."""
+    if init is None or not (there := shape(init)):
+        return choices
+    chosen = [choice for choice in choices if not choice.key.startswith(("model.", "tokenizer."))]
+    return [*(Choice(f"model.{name}", value, f"as in {init}") for name, value in there.items()), *chosen]
+
+
+def _stored(path: str) -> dict[str, Any]:
+    return read_json(locate(Path(path))[0] / "config.json")
+
+
+def _shape(stored: Mapping[str, Any], config: type[ModelConfig]) -> dict[str, Any]:
+    names = [name for name in config.model_fields if name not in NOT_SHAPE and not name.endswith("vocab_size")]
+    return {name: stored[name] for name in names if stored.get(name) is not None}
 
 
 def take_weights(model: Model, start: StoredModel) -> str:
@@ -44,6 +70,7 @@ def take_weights(model: Model, start: StoredModel) -> str:
 
     All that reads the input must be there, its embedding and its first stack: with these wrong, nothing is gained.
     """
+    _check_reading(model, start)
     ours, theirs = named_tensors(model), _offered(model, start)
     fitting = [name for name in ours if name in theirs and theirs[name].shape == ours[name].shape]
     # What makes tokens fewer may be new: it is learnt on top of what was learnt without it.
@@ -59,6 +86,17 @@ def take_weights(model: Model, start: StoredModel) -> str:
     more = ", …" if len(new) > SHOWN else ""
     rest = f"; new: {', '.join(new[:SHOWN])}{more}" if new else ""
     return f"started from {start.path}, a {start.kind}: {len(fitting)} of {len(ours)} tensors taken{rest}"
+
+
+def _check_reading(model: Model, start: StoredModel) -> None:
+    """Refuse a model that would take the weights for something else than they are."""
+    for name in READING:
+        here, there = (getattr(one.config, name, None) for one in (model, start.model))
+        if None not in (here, there) and here != there:
+            raise ConfigError(
+                f"cannot start a {model.config.kind} from {start.path}, which is a {start.kind}: model.{name} is "
+                f"{there} there and {here} here; give [model] what it has there"
+            )
 
 
 def _offered(model: Model, start: StoredModel) -> dict[str, Tensor]:

@@ -11,7 +11,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-# Possessive, and only at the beginning of a row of signs: a row of thousands is looked at once. German closes with “ and «.
+# Possessive, and only at the beginning of a row of signs: a row of thousands is looked at once.
+# German closes quotations with “ and «.
 _END = re.compile(r"(?<![.!?…])[.!?…]++[\"'”’“‘»«›‹)\]]*+(?=\s)|(?<!…)…*+[。！？][。！？…]*+[”’」』）]*+")
 _WIDE_ENDS = frozenset("。！？")
 _LINE = re.compile(r"[^\n\r]+")

@@ -14,6 +14,7 @@ SIGNS_A_TOKEN = 1.3
 """The same for Chinese, kana and the like."""
 ENOUGH = 1_000_000
 """After so many characters it is clear how a text is written."""
+_KANA = re.compile("[ぁ-ヿ]")
 _SIGN = re.compile(f"[{''.join(f'{chr(low)}-{chr(high)}' for low, high in CJK_RANGES)}]")
 
 
@@ -58,6 +59,26 @@ class Gauge:
         """How the texts are written that it has seen."""
         signs = self._num_signs / max(1, self._characters)
         return Script(1 / ((1 - signs) / LETTERS_A_TOKEN + signs / SIGNS_A_TOKEN), len(self._signs))
+
+
+def language_of_signs(texts: Iterable[str]) -> str | None:
+    """The language of texts that are written in signs and not in letters: zh, or ja where a tenth of them are kana.
+
+    >>> [language_of_signs([text]) for text in ("我吃了一个苹果。", "りんごを食べた。", "Er heißt 王.")]
+    ['zh', 'ja', None]
+    """
+    characters = signs = kana = 0
+    for text in texts:
+        text = "".join(text[: ENOUGH - characters].split())
+        characters, signs, kana = (
+            characters + len(text), signs + len(_SIGN.findall(text)), kana + len(_KANA.findall(text)),
+        )  # fmt: skip
+        if characters >= ENOUGH:
+            break
+    # A sign says as much as several letters.
+    if 3 * signs <= characters:
+        return None
+    return "ja" if 10 * kana > signs else "zh"
 
 
 def scripts_of(rows: Iterable[tuple[str, ...]], columns: int) -> list[Script]:

@@ -20,7 +20,7 @@ from clearhead.models.classifier import Classifier, ClassifierConfig
 from clearhead.run.classifying import LoadedClassifier
 from clearhead.run.gathering import Corpus, Gathered, gather, learn_tokenizer, open_corpus, tokenised
 from clearhead.run.settings import ClassifierRun
-from clearhead.run.starting import shape_at_start
+from clearhead.run.starting import encoder_at_start, with_shape_of
 from clearhead.run.task import About, Asked, Prepared, Progress, Task, Ticket, Trial, shown
 from clearhead.text.tokenizer import TokenizerPair
 from clearhead.training.events import Noted, Reading, Sample, Terms
@@ -50,7 +50,7 @@ class ClassifierTask(Task[ClassifierRun, Gathered, Classifier]):
     def choose(self, config: ClassifierRun, found: Gathered, memory: int) -> list[Choice]:
         survey = found.survey
         choices = choose_reader_sizes(survey.num_kept, survey.lengths[survey.kept], memory, survey.script)
-        return with_shape_of(config.init, choices)
+        return with_shape_of(config.init, choices, encoder_at_start)
 
     def prepare(
         self, config: ClassifierRun, found: Gathered, tokenizers: TokenizerPair | None = None
@@ -159,15 +159,6 @@ def examine_labelled(data: LabelledConfig, seed: int, progress: Progress | None 
                 "add some, or hold out fewer"
             )
     return found
-
-
-def with_shape_of(init: str | None, choices: list[Choice]) -> list[Choice]:
-    """Choices for a model that starts from another's weights: its sizes must be those of the other."""
-    if init is None:
-        return choices
-    there = shape_at_start(init)
-    chosen = [choice for choice in choices if not choice.key.startswith(("model.", "tokenizer."))]
-    return [*(Choice(f"model.{name}", value, f"as in {init}") for name, value in there.items()), *chosen]
 
 
 def _labelled(survey: Survey, names: Sequence[str]) -> Iterator[Tagged]:

@@ -15,6 +15,7 @@ from clearhead.generate.settings import GenerationConfig
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.run.preparing import Examined, examine, open_prepared, prepare
 from clearhead.run.settings import TranslatorRun
+from clearhead.run.starting import translator_at_start, with_shape_of
 from clearhead.run.task import About, Asked, Prepared, Progress, Task, Ticket, Trial, shown
 from clearhead.run.translating import LoadedTranslator
 from clearhead.text.script import scripts_of
@@ -47,7 +48,8 @@ class TranslatorTask(Task[TranslatorRun, Examined, Translator]):
         longest = max(side.longest for side in lengths)
         choices = choose_sizes(report.kept, longest, memory, tokens, signs, _fixed_optimizer(config))
         unfit = {"model.tie": not config.tokenizer.joint, "model.start": config.model.residual == "none"}
-        return [choice for choice in choices if not unfit.get(choice.key)]
+        choices = [choice for choice in choices if not unfit.get(choice.key)]
+        return with_shape_of(config.init, choices, translator_at_start)
 
     def prepare(
         self, config: TranslatorRun, found: Examined, tokenizers: TokenizerPair | None = None
