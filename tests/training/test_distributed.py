@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 
-from clearhead.training.distributed import SOLO, find_place
+from clearhead.training.distributed import SOLO, find_place, joining
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="there is no fork")
 CLOSE = 1e-5
@@ -112,3 +113,35 @@ def test_a_process_alone_is_a_team_of_one_that_asks_nobody() -> None:
     assert SOLO.noted("begun") is None
     with pytest.raises(KeyError), SOLO.agreement():
         raise KeyError
+
+
+def attend(store: Any, size: int) -> set[str | None]:
+    """What all processes of a team call their meeting."""
+    ranks = [joining._invite(store, size), *(joining._come(store, rank, size) for rank in range(1, size))]
+    names: set[str | None] = set()
+    while ranks:
+        # The last first, so that nobody finds the others where he wants them.
+        for rank in reversed(ranks):
+            if (attendance := next(rank)).meeting is not None:
+                names.add(attendance.meeting)
+                ranks.remove(rank)
+    return names
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_processes_that_meet_again_at_one_store_are_not_taken_for_the_earlier_ones(size: int) -> None:
+    store = dist.HashStore()
+    (first,), (second,) = attend(store, size), attend(store, size)
+    assert None not in (first, second) and first != second
+    # As many as were there before, and one whom nobody has replaced.
+    waiting = joining._invite(store, size + 1)
+    for _ in range(3):
+        assert next(waiting) == (1, None)
+
+
+def test_whoever_waits_tells_how_many_came() -> None:
+    store = dist.HashStore()
+    two, one = joining._come(store, 2, 4), joining._come(store, 1, 4)
+    assert [next(two), next(one), next(two)] == [(1, None), (2, None), (2, None)]
+    first = joining._invite(store, 4)
+    assert [next(first), next(one), next(first), next(two)] == [(1, None), (2, None), (2, None), (3, None)]

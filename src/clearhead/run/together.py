@@ -51,8 +51,6 @@ def _difference(ours: RunConfig, theirs: RunConfig) -> str:
 
 def continues(team: Team, run: Path) -> bool:
     """Whether the launcher has started the team again after this very team had begun this run."""
-    if team.restarts == 0:
-        return False
     is_ours = team.leads and team.noted(BEGUN) == str(run.resolve()) and (run / "config.toml").is_file()
     return bool(team.tell(is_ours))
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import secrets
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,7 +38,6 @@ class Place(NamedTuple):
     local_size: int
     address: str
     port: int
-    restarts: int
     is_hosted: bool
     """Whether the launcher itself answers at the address; else the first process does."""
 
@@ -46,7 +46,7 @@ def find_place(environment: Mapping[str, str]) -> Place | None:
     """This process's place in a team, by the variables that torchrun sets; None if it is alone.
 
     >>> find_place({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "host", "MASTER_PORT": "29500"})
-    Place(rank=1, size=2, local_rank=1, local_size=1, address='host', port=29500, restarts=0, is_hosted=False)
+    Place(rank=1, size=2, local_rank=1, local_size=1, address='host', port=29500, is_hosted=False)
     """
     needed = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
     if "RANK" not in environment or "WORLD_SIZE" not in environment:
@@ -68,7 +68,6 @@ def find_place(environment: Mapping[str, str]) -> Place | None:
         number("LOCAL_WORLD_SIZE", "1"),
         environment["MASTER_ADDR"],
         number("MASTER_PORT"),
-        number("TORCHELASTIC_RESTART_COUNT"),
         environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",
     )
     if not place.rank < place.size:
@@ -84,17 +83,17 @@ def join(device: torch.device) -> Team:
     if str(device) == "cuda":
         device = _own_gpu(place)
     if place.size == 1:
-        memory = _meet(place, _timeout(os.environ)) if place.is_hosted else None
-        return Team(device=device, restarts=place.restarts, memory=memory)
+        memory = _meet(place, _timeout(os.environ))[0] if place.is_hosted else None
+        return Team(device=device, memory=memory)
     if device.type == "cuda":
         torch.cuda.set_device(device)
     if device.type not in ("cpu", "cuda"):
         raise UnavailableError(f"{place.size} processes cannot train on '{device.type}': add --device cpu")
-    store = _meet(place, _timeout(os.environ))
+    store, meeting = _meet(place, _timeout(os.environ))
     try:
         dist.init_process_group(
             "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
-            store=_prefixed(f"team {place.restarts} of {place.size}", store),
+            store=_prefixed(f"team {meeting}", store),
             rank=place.rank,
             world_size=place.size,
             timeout=STEP_TIMEOUT,
@@ -109,7 +108,7 @@ def join(device: torch.device) -> Team:
         ) from error
     # Where a process of the team is the meeting point, nothing outlives it, and there is nobody to start it again.
     memory = store if place.is_hosted else None
-    return Team(place.rank, place.size, place.local_rank, device, place.restarts, control, memory)
+    return Team(place.rank, place.size, place.local_rank, device, control, memory)
 
 
 def free_port() -> int:
@@ -149,8 +148,8 @@ def _timeout(environment: Mapping[str, str]) -> float:
     return seconds
 
 
-def _meet(place: Place, seconds: float) -> Store:
-    """Reach the meeting point, and wait until all of the team have."""
+def _meet(place: Place, seconds: float) -> tuple[Store, str]:
+    """Reach the meeting point, and wait until all of the team have; the name of this meeting comes along."""
     where, until = f"{place.address}:{place.port}", time.monotonic() + seconds
     hosts = place.rank == 0 and not place.is_hosted
     if not hosts:
@@ -171,18 +170,71 @@ def _meet(place: Place, seconds: float) -> Store:
             f"rank {place.rank} was told of {place.size} processes and another one of {agreed}: "
             "start every host with the same numbers"
         )
-    meeting = _prefixed(f"meeting {place.restarts} of {place.size}", store)
-    if meeting.add("arrived", 1) == place.size:
-        meeting.set("complete", "")
+    attend = _invite(store, place.size) if place.rank == 0 else _come(store, place.rank, place.size)
     # Asked for again and again, since torch would end a longer wait with a page of warnings.
-    while not meeting.check(["complete"]):
+    for attendance in attend:
+        if attendance.meeting is not None:
+            return store, attendance.meeting
         if time.monotonic() > until:
             raise UnavailableError(
-                f"rank {place.rank} waited {seconds:g} s at {where} and {meeting.add('arrived', 0)} of {place.size} "
+                f"rank {place.rank} waited {seconds:g} s at {where} and {attendance.came} of {place.size} "
                 f"processes came: check that every host was started, or raise {TIMEOUT_VARIABLE}"
             )
         time.sleep(0.05)
-    return store
+    raise AssertionError("whoever waits goes on waiting")
+
+
+class Attendance(NamedTuple):
+    """How far a meeting has come."""
+
+    came: int
+    meeting: str | None
+    """Its name, once all are there."""
+
+
+def _invite(store: Store, size: int) -> Iterator[Attendance]:
+    """What the first process does: tell whoever is there what this meeting is called, until all have said so.
+
+    A launcher's store outlives the processes, and each of its hosts counts restarts for itself, so there is nothing
+    that all know of this meeting and that no earlier one had. What somebody of an earlier one left is answered as well,
+    but he will not come.
+    """
+    meeting, missing = secrets.token_hex(8), set(range(1, size))
+    while missing:
+        for rank in list(missing):
+            if store.check([_came(meeting, rank)]):
+                missing.discard(rank)
+            elif store.check([_call(rank)]):
+                store.set(_answer(store.get(_call(rank)).decode()), meeting)
+        if missing:
+            yield Attendance(size - len(missing), None)
+    store.set(meeting, "")
+    yield Attendance(size, meeting)
+
+
+def _come(store: Store, rank: int, size: int) -> Iterator[Attendance]:
+    """What every other process does: call, hear what the meeting is called, say so, and wait until all have."""
+    own = secrets.token_hex(8)
+    store.set(_call(rank), own)
+    while not store.check([_answer(own)]):
+        yield Attendance(sum(store.check([_call(other)]) for other in range(1, size)), None)
+    meeting = store.get(_answer(own)).decode()
+    store.set(_came(meeting, rank), "")
+    while not store.check([meeting]):
+        yield Attendance(1 + sum(store.check([_came(meeting, other)]) for other in range(1, size)), None)
+    yield Attendance(size, meeting)
+
+
+def _call(rank: int) -> str:
+    return f"rank {rank} calls"
+
+
+def _answer(own: str) -> str:
+    return f"answer to {own}"
+
+
+def _came(meeting: str, rank: int) -> str:
+    return f"rank {rank} came to {meeting}"
 
 
 def _prefixed(prefix: str, store: Store) -> Store:

@@ -34,8 +34,6 @@ class Team:
     local_rank: int = 0
     """Which of those on this host; 0 prepares the data for all of them."""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
-    restarts: int = 0
-    """How often the launcher has started the team anew because one of it was lost."""
     control: dist.ProcessGroup | None = field(default=None, repr=False, compare=False)
     """For what is said seldom and may be waited for long."""
     memory: Store | None = field(default=None, repr=False, compare=False)
