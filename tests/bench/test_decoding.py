@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from clearhead.bench import decoding
 from clearhead.bench.decoding import ONE_PROCESS, PEER, TUTORIAL, DecodingFigures, Row
 from clearhead.bench.twins import hugging_face
+from clearhead.cli import run as command
 from clearhead.errors import UnavailableError
 from clearhead.models.translator import Translator, TranslatorConfig
 
@@ -52,3 +56,29 @@ def test_ratios_are_to_the_peer_and_what_was_not_measured_is_a_dash() -> None:
     assert table[1] == (ONE_PROCESS, "50.0", "5.00", "12.0", "3.00", "30.0, 31.5", "2")
     assert table[2] == (TUTORIAL, "0.5", "0.05", "–", "–", "–", "1")
     assert "equals ours in 1 " in figures.remark()
+
+
+def test_a_contest_goes_on_without_a_peer_that_has_no_such_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not find_spec("transformers"):
+        pytest.skip("transformers is not installed")
+    told: list[str] = []
+    for positions, missing in (("sinusoidal", []), ("rotary", [PEER])):
+        loaded = SimpleNamespace(model=translator(positions=positions))
+        monkeypatch.setattr(decoding, "load_as", lambda *arguments, loaded=loaded: loaded)
+        assert list(decoding._without_peer(tmp_path, told.append)) == missing
+    (said,) = told
+    assert said.startswith(f"{PEER} does not take part: Marian and Pegasus have no such model: its positions")
+
+
+@pytest.mark.parametrize("words", [("decode", "m", "--sentences", "0"), ("decode", "m", "--rounds=-1")])
+def test_numbers_that_make_no_contest_are_refused(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["bench", *words]) == 2
+    assert "Must be >= 1" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("--merge=-1",), ("--prune", "nan"), ("--prune=-0.5",)])
+def test_tokens_become_fewer_by_numbers_from_0(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["bench", "reduce", "m", *words]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

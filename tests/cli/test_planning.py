@@ -74,3 +74,14 @@ def test_a_run_goes_on_by_the_words_that_began_it(
     assert command([*words, "--set", "train.steps=2", "--resume"]) == 0
     assert "resuming at step 1: 2 steps" in capsys.readouterr().err
     assert read_config(Path("run/config.toml")).data == begun.data
+
+
+def test_a_recipe_is_found_beside_a_folder_of_its_name_unless_that_is_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "numbers").mkdir()
+    assert make_plan(request("numbers", {}), lambda reading: None).config.out == "runs/numbers"
+    (tmp_path / "numbers" / "config.toml").touch()
+    with pytest.raises(UsageError, match="numbers is a directory: to go on with a run, add --resume"):
+        make_plan(request("numbers", {}), lambda reading: None)

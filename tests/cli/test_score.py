@@ -47,6 +47,16 @@ def test_nothing_is_translated_in_vain(
     assert (said.out, said.err) == ("", f"clearhead: {message}\n")
 
 
+@pytest.mark.parametrize("flag", ["--min-bleu", "--min-accuracy"])
+@pytest.mark.parametrize("value", ["nan", "-1"])
+def test_a_gate_is_a_number_from_0(
+    translator: list[str], flag: str, value: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([*translator, f"{flag}={value}"]) == 2
+    said = capsys.readouterr().err
+    assert f"for {flag}. Must be >= 0" in said and said.count("\n") == 1
+
+
 def test_translations_made_earlier_are_compared_line_by_line(
     translator: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -255,3 +255,14 @@ def test_the_real_set_has_the_sums_that_are_promised(real_data: Path, monkeypatc
     source = open_source(config, "train")
     assert source is not None
     assert len(list(source.pairs())) == 1014
+
+
+def test_another_version_of_what_cannot_be_fetched_is_taken_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path))
+    (tmp_path / "tatoeba").mkdir()
+    for file in SETS["tatoeba"].files:
+        (tmp_path / "tatoeba" / file.name).write_bytes(b"Hi.\tHallo.\n")
+    assert not SETS["tatoeba"].can_be_fetched
+    assert fetch("tatoeba") == locate("tatoeba") == tmp_path / "tatoeba"

@@ -239,6 +239,23 @@ def test_a_bug_says_so_and_how_to_see_where(
         clearhead(*words)
 
 
+class OutOfMemoryError(RuntimeError):
+    """Called as torch calls its own, which is not imported here."""
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried"), OutOfMemoryError()]
+)
+def test_too_little_memory_is_no_bug(
+    clearhead: Clearhead, files_run: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def large(*arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr("clearhead.run.using.load", large)
+    assert_one_line(clearhead("translate", "-m", files_run, "x"), 69, "there is not enough memory for this: use a ")
+
+
 def test_a_disk_that_fails_is_no_bug(clearhead: Clearhead, files_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: object) -> None:
         raise OSError(28, "No space left on device", "somewhere")

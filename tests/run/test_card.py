@@ -9,7 +9,7 @@ import pytest
 
 from clearhead.data.sets import SETS
 from clearhead.models.translator import Translator
-from clearhead.run.card import model_card, with_section
+from clearhead.run.card import altered_card, model_card, with_section
 from clearhead.run.settings import RunConfig, resolve
 from clearhead.training.events import Finished
 from clearhead.version import VERSION
@@ -99,3 +99,13 @@ def test_a_section_is_appended_once_and_then_replaced() -> None:
     card = with_section(with_section("# A\n\ntext\n", "Scores", "one"), "Examples", "two")
     assert card == "# A\n\ntext\n\n## Scores\n\none\n\n## Examples\n\ntwo\n"
     assert with_section(card, "Scores", "three") == card.replace("one", "three")
+
+
+def test_a_model_that_was_made_from_another_has_its_own_size_and_claims_no_score_of_the_other() -> None:
+    card, _ = card_for("files")
+    smaller = Translator(resolve({"data": DATA["files"], "model": {**SHAPE, "ff_dim": 4}, "train": {"steps": 1}}).model)
+    found = altered_card(with_section(card, "Scores", "BLEU 99"), smaller, "Pruned heads: encoder.0.0.")
+    assert f"| parameters | {sum(p.numel() for p in smaller.parameters()):,} |" in found
+    assert "| validation loss of the model it was made from | 1.2346 per token" in found
+    assert found.endswith("\nScores above are of the model it was made from. Pruned heads: encoder.0.0.\n")
+    assert altered_card("mine", smaller, "Pruned heads: none.") == "mine\nPruned heads: none.\n"

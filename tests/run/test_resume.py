@@ -119,6 +119,22 @@ def test_every_way_to_train_can_be_resumed(tiny: Configure, tmp_path: Path, chan
         assert_same(final_tensors(copy, last), final_tensors(Path(config.out), last))
 
 
+def test_an_interruption_leaves_no_trace_in_what_is_averaged(tiny: Configure) -> None:
+    plan = {"train__steps": 12, "train__validate_every": 3, "train__keep_last": 3, "train__average": 3}
+    whole, stopped = tiny("whole", **plan), tiny("stopped", **plan)
+    expected = [event.message for event in train(whole) if isinstance(event, Noted) and "average" in event.message]
+    steps = itertools.count(1)
+    list(train(stopped, stop=lambda: next(steps) == 7))
+    list(resume(Path(stopped.out), [], stop=lambda: True))
+    assert all_steps(Path(stopped.out) / "checkpoints")[-1].name == "step-8"
+    found = [event.message for event in resume(Path(stopped.out), []) if isinstance(event, Noted)]
+    assert expected[-1].startswith("the best checkpoint")
+    assert [message for message in found if "average" in message] == expected
+    assert [path.name for path in all_steps(Path(stopped.out) / "checkpoints")] == [
+        path.name for path in all_steps(Path(whole.out) / "checkpoints")
+    ]
+
+
 def test_a_run_that_is_dropped_between_checkpoints_goes_on_from_the_last_one(tiny: Configure, tmp_path: Path) -> None:
     whole, dropped = tiny("whole"), tiny("dropped", train__save_every=2)
     expected = losses(list(train(whole)))

@@ -10,7 +10,7 @@ import pytest
 from clearhead.config import to_toml
 from clearhead.errors import ConfigError, DataError, UsageError
 from clearhead.run.preparing import examine
-from clearhead.run.scoring import pairs_to_score
+from clearhead.run.scoring import ToScore, pairs_to_score, readable
 from clearhead.run.settings import RunConfig, resolve
 
 
@@ -100,3 +100,21 @@ def test_blank_rows_are_passed_over(tmp_path: Path) -> None:
     (tmp_path / "test.tsv").write_bytes(b"eins\tone\n\n \ndrei\tthree\n")
     pairs, _ = pairs_to_score(tmp_path, None, None, tmp_path / "test.tsv", None, None)
     assert [pair.source for pair in pairs] == ["eins", "drei"]
+
+
+def test_a_table_is_read_by_the_columns_that_the_model_was_trained_with(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text('[data]\nkind = "tsv"\ntsv = "a.tsv"\ncolumns = [3, 1]\n', encoding="utf-8")
+    (tmp_path / "test.tsv").write_bytes(b"one\tx\teins\n")
+    pairs, _ = pairs_to_score(tmp_path, None, None, tmp_path / "test.tsv", None, None)
+    assert [(pair.source, pair.reference) for pair in pairs] == [("eins", "one")]
+
+
+def test_what_is_too_long_for_a_model_is_left_out_of_what_was_held_out() -> None:
+    class Short:
+        max_len = 5
+
+        def count(self, text: str) -> int:
+            return len(text) + 1
+
+    pairs = [ToScore("four", "a long reference"), ToScore("fives", "x"), ToScore(" four ", "x")]
+    assert readable(Short(), pairs) == [pairs[0], pairs[2]]  # type: ignore[arg-type]

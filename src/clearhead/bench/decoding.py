@@ -9,7 +9,7 @@ from __future__ import annotations
 import resource
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -18,8 +18,9 @@ from pathlib import Path
 import torch
 
 from clearhead.bench.seat import Facts, Seat, Turn
-from clearhead.bench.twins import hugging_face
+from clearhead.bench.twins import check_possible, hugging_face
 from clearhead.data.sets import set_file
+from clearhead.errors import UnavailableError
 from clearhead.evaluate import score
 from clearhead.models.translator import Translator
 from clearhead.run.translating import LoadedTranslator
@@ -167,9 +168,7 @@ def contest(
 ) -> DecodingFigures:
     """Let everybody translate the test set in turns."""
     threads = threads or torch.get_num_threads()
-    missing = () if find_spec("transformers") else (PEER,)
-    for name in missing:
-        told(f"{name} is not here: pip install 'clearhead[bench]'")
+    missing = tuple(_without_peer(model, told))
     names = [name for name in CONTESTANTS if name not in missing]
     sources, references = (sentences_of(language)[:sentences] for language in ("de", "en"))
     seconds: dict[tuple[str, int], list[float]] = {}
@@ -202,6 +201,19 @@ def contest(
         f"{shape.residual}-norm, {shape.target_vocab_size:,} tokens"
     )
     return DecodingFigures(described, len(sources), rounds, threads, beam, tuple(rows), missing)
+
+
+def _without_peer(model: Path, told: Told) -> Iterator[str]:
+    """The peer's name, where it cannot take part, and why, to whoever listens."""
+    if not find_spec("transformers"):
+        told(f"{PEER} is not here: pip install 'clearhead[bench]'")
+        yield PEER
+        return
+    try:
+        check_possible(load_as(LoadedTranslator, model, "cpu").model.config)
+    except UnavailableError as error:
+        told(f"{PEER} does not take part: {error}")
+        yield PEER
 
 
 def sentences_of(language: str) -> list[str]:

@@ -228,7 +228,7 @@ def our_loop(
     """The training loop that users have, with nothing to validate and nowhere to save."""
 
     class Nowhere:
-        def save(self, state: Any, validation_loss: float | None) -> Path:
+        def save(self, state: Any, validation_loss: float | None, *, is_planned: bool = True) -> Path:
             raise DataError("a benchmark saves nothing")
 
     keep_memory()

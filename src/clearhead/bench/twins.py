@@ -20,7 +20,7 @@ def hugging_face(model: Translator) -> Any:
     import transformers
 
     config = model.config
-    _check_possible(config)
+    check_possible(config)
     family = "Marian" if config.residual == "post" else "Pegasus"
     kind = transformers.MarianMTModel if family == "Marian" else transformers.PegasusForConditionalGeneration
     settings = getattr(transformers, f"{family}Config")(
@@ -47,7 +47,8 @@ def hugging_face(model: Translator) -> Any:
     return peer
 
 
-def _check_possible(config: TranslatorConfig) -> None:
+def check_possible(config: TranslatorConfig) -> None:
+    """Refuse a model that they have no twin of."""
     given = {
         "norm": config.decoder_norm or config.norm,
         "positions": config.positions,

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -74,28 +75,29 @@ class Checkpoints:
         self.model, self.optimizer, self.team = model, optimizer, team
         self.keep_last, self.keep_best = keep_last, keep_best
 
-    def save(self, state: TrainingState, validation_loss: float | None) -> Path:
-        """Write a checkpoint, move the links, then let old ones go."""
+    def save(self, state: TrainingState, validation_loss: float | None, *, is_planned: bool = True) -> Path:
+        """Write a checkpoint, move the links, then let old ones go, and those of interruptions."""
         final = self.directory / f"step-{state.step}"
         weights = model_tensors(self.model, self.team)
         memories = gathered(state_tensors(self.optimizer, self.model), self.team)
         with self.team.agreement():
             if self.team.leads:
-                self._write(final, state, validation_loss, weights, memories)
+                notes = {"validation_loss": validation_loss, "is_planned": is_planned}
+                self._write(final, state, notes, weights, memories)
         return final
 
     def _write(
         self,
         final: Path,
         state: TrainingState,
-        validation_loss: float | None,
+        notes: Mapping[str, Any],
         weights: Mapping[str, Tensor],
         memories: Mapping[str, Tensor],
     ) -> None:
         def fill(draft: Path) -> None:
             write_tensors(draft / "model.safetensors", weights)
             write_tensors(draft / "optimizer.safetensors", memories)
-            write_json(draft / "state.json", {**asdict(state), "validation_loss": validation_loss})
+            write_json(draft / "state.json", {**asdict(state), **notes})
 
         write_directory(final, fill, replace=True)
         try:
@@ -165,7 +167,9 @@ class Checkpoints:
         sync(self.directory)
 
     def _purge(self) -> None:
-        newest, best = all_steps(self.directory)[-self.keep_last :], best_first(self.directory)[: self.keep_best]
+        *earlier, last = all_steps(self.directory)
+        newest = [*filter(_is_planned, earlier), last][-self.keep_last :]
+        best = best_first(self.directory)[: self.keep_best]
         worth_keeping = [*newest, *best, self.directory / "best"]
         kept = {path.resolve() for path in worth_keeping}
         for path in list(self.directory.iterdir()):
@@ -200,6 +204,12 @@ def _validation_loss(path: Path) -> float | None:
     return None
 
 
+def _is_planned(path: Path) -> bool:
+    with contextlib.suppress(StorageError, MissingInputError):
+        return bool(read_json(path / "state.json").get("is_planned", True))
+    return True
+
+
 def is_whole(path: Path) -> bool:
     """Whether a checkpoint is just as it was written."""
     try:
@@ -213,7 +223,8 @@ def _read_checkpoint(path: Path) -> tuple[TrainingState, dict[str, Tensor], dict
     """How far training had come, the weights, and what the optimizer remembers."""
     verify(path, *CHECKPOINT)
     tree = read_json(path / "state.json")
-    tree.pop("validation_loss", None)
+    for note in ("validation_loss", "is_planned"):
+        tree.pop(note, None)
     try:
         state = TrainingState(**{**tree, "cursor": Cursor(**tree["cursor"])})
     except (TypeError, KeyError):

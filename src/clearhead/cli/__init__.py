@@ -16,7 +16,7 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError, MissingArgumentError, UnusedCliTokensError
 
 from clearhead.cli import show
-from clearhead.errors import INTERNAL_ERROR, INTERRUPTED, ClearheadError, StorageError
+from clearhead.errors import INTERNAL_ERROR, INTERRUPTED, ClearheadError, StorageError, UnavailableError
 from clearhead.version import VERSION
 
 VERBS = (
@@ -102,7 +102,13 @@ def _misuse(error: CycloptsError) -> str:
 
 
 def _unforeseen(error: Exception) -> int:
-    """The disk's fault or ours."""
+    """The disk's fault, the memory's, or ours."""
+    if _is_out_of_memory(error):
+        show.fail(
+            "there is not enough memory for this: use a smaller model, smaller batches (batches.max_tokens), or fewer "
+            "or shorter texts at once"
+        )
+        return UnavailableError.exit_code
     if isinstance(error, OSError):
         _silence()
         where = f" ({error.filename})" if error.filename else ""
@@ -112,6 +118,15 @@ def _unforeseen(error: Exception) -> int:
         f"this is a bug in clearhead: {type(error).__name__}: {error} (CLEARHEAD_TRACEBACK=1 shows where)", is_bug=True
     )
     return INTERNAL_ERROR
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether memory was asked for that is not there; torch has errors of its own for that."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (isinstance(error, RuntimeError) and "can't allocate memory" in str(error))
+    )
 
 
 def _silence() -> None:

@@ -19,7 +19,9 @@ app = App(
     help="Measure this machine: Clearhead beside its peers, its growth with size, and what fewer tokens give.",
 )
 
-Values = Annotated[list[float] | None, Parameter(consume_multiple=True, negative=())]
+Values = Annotated[list[float] | None, Parameter(consume_multiple=True, negative=(), validator=Number(gte=0))]
+Amounts = Annotated[list[int] | None, Parameter(consume_multiple=True, negative=(), validator=Number(gte=0))]
+Times = Annotated[int, Parameter(validator=Number(gte=1))]
 Seconds = Annotated[float, Parameter(validator=Number(gt=0))]
 
 
@@ -45,7 +47,7 @@ def train(*, size: str = "tiny", seconds: Seconds = 120.0, threads: Threads = No
 
 
 @app.command
-def decode(model: Path, *, sentences: int = 1000, rounds: int = 5, threads: Threads = None) -> None:
+def decode(model: Path, *, sentences: Times = 1000, rounds: Times = 5, threads: Threads = None) -> None:
     """Translate Multi30k's test set with a model's weights, by Clearhead and by its peers in turns.
 
     clearhead bench decode runs/multi30k
@@ -94,13 +96,13 @@ def growth(*, out: Path = Path("growth.png"), threads: Threads = None, quick: Sw
 def reduce(
     model: Path,
     *,
-    merge: Values = None,
+    merge: Amounts = None,
     r_last: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
     prune: Values = None,
     split: str = "test",
     limit: Count = None,
-    timed: Annotated[int, Parameter(validator=Number(gte=1))] = 2_000,
-    rounds: Annotated[int, Parameter(validator=Number(gte=1))] = 5,
+    timed: Times = 2_000,
+    rounds: Times = 5,
     out: Path = Path("reduce.png"),
     threads: Threads = None,
 ) -> None:

@@ -5,20 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
-
-from cyclopts import Parameter
-from cyclopts.validators import Number
+from typing import TYPE_CHECKING, Any
 
 from clearhead.cli import show
-from clearhead.cli.flags import Count, Json, Reduce
+from clearhead.cli.flags import Count, Json, Least, Reduce
 from clearhead.errors import UsageError
 
 if TYPE_CHECKING:
     from clearhead.export.verify import Parity
 
-Loss: TypeAlias = Annotated[float | None, Parameter(validator=Number(gte=0))]
-"""How much may be lost: a number from 0, or nothing."""
 USES = {
     "translator": ("translate", '"…"'),
     "gpt": ("generate", '"…"'),
@@ -45,8 +40,8 @@ def export(
     text: Path | None = None,
     split: str | None = None,
     limit: Count = None,
-    max_bleu_drop: Loss = None,
-    max_accuracy_drop: Loss = None,
+    max_bleu_drop: Least = None,
+    max_accuracy_drop: Least = None,
     reduce: Reduce = None,
     as_json: Json = False,
 ) -> None:

@@ -21,6 +21,8 @@ Json: TypeAlias = Annotated[
 ]
 Count: TypeAlias = Annotated[int | None, Parameter(validator=_AT_LEAST_ONE)]
 """A number from 1, or nothing."""
+Least: TypeAlias = Annotated[float | None, Parameter(validator=Number(gte=0))]
+"""A number from 0 at which something fails, or nothing."""
 Model: TypeAlias = Annotated[Path | None, Parameter(name=["--model", "-m"], help="A model or run directory.")]
 Device: TypeAlias = Annotated[str, Parameter(help="Where to compute: auto, cpu, cuda, cuda:1, mps.")]
 Threads: TypeAlias = Annotated[int | None, Parameter(validator=_AT_LEAST_ONE, help="CPU threads to use.")]

@@ -97,7 +97,7 @@ def run_directory(request: Request) -> Path:
         if out is None and what is None:
             raise UsageError("--resume needs the run directory: clearhead train runs/NAME --resume")
         return request.open_out
-    if Path(what).is_dir():
+    if is_run(what):
         if out is not None and out.resolve() != Path(what).resolve():
             raise UsageError(f"a run goes on where it is: leave out --out {out}")
         return Path(what)
@@ -106,6 +106,13 @@ def run_directory(request: Request) -> Path:
     if what not in recipes() and not Path(what).is_file():
         raise MissingInputError(f"there is no run directory {what}")
     return out or Path(_read(request).out)
+
+
+def is_run(what: str) -> bool:
+    """Whether a directory is meant, and not the recipe of its name: sets of data lie in folders called like recipes."""
+    from clearhead.run.settings import recipes
+
+    return Path(what).is_dir() and (what not in recipes() or (Path(what) / "config.toml").is_file())
 
 
 def changes_to(run: Path, request: Request) -> list[str]:
@@ -122,7 +129,7 @@ def make_plan(request: Request, tell: Callable[[Reading], None]) -> Plan:
     what = request.what
     if what is None or request.is_open:
         return _chosen(request, tell)
-    if Path(what).is_dir():
+    if is_run(what):
         raise UsageError(f"{what} is a directory: to go on with a run, add --resume")
     return Plan(_read(request), None, [])
 

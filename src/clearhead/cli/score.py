@@ -13,7 +13,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import ALL_TOKENS, Count, Device, Engine, Fewer, Json, Model, Threads, Workers, refuse_ending
+from clearhead.cli.flags import (
+    ALL_TOKENS,
+    Count,
+    Device,
+    Engine,
+    Fewer,
+    Json,
+    Least,
+    Model,
+    Threads,
+    Workers,
+    refuse_ending,
+)
 from clearhead.cli.guessing import score_guesses
 from clearhead.cli.judging import score_classifier, score_pictures
 from clearhead.cli.perplexity import score_text
@@ -45,10 +57,10 @@ def score(
     beam: Count = None,
     limit: Count = None,
     save: Path | None = None,
-    min_bleu: float | None = None,
+    min_bleu: Least = None,
     png: Path | None = None,
     baseline: Annotated[bool, Parameter(negative="--no-baseline")] = True,
-    min_accuracy: float | None = None,
+    min_accuracy: Least = None,
     fewer: Fewer = ALL_TOKENS,
     as_json: Json = False,
     engine: Engine = None,
@@ -198,14 +210,18 @@ def score(
         if [split, tsv, source or target].count(None) < 2:
             raise UsageError("one test set at a time: --source FILE --target FILE, --tsv FILE, or --split test")
         from clearhead.run.engines import load_translator
-        from clearhead.run.scoring import pairs_to_score, translated
+        from clearhead.run.scoring import pairs_to_score, readable, translated
 
         pairs, known_language = pairs_to_score(model, source, target, tsv, split, limit, part)
         language = language or known_language
         for name in like or ():
             tokenizer_of(name, language)
-        texts, references, parts = [pair.source for pair in pairs], [pair.reference for pair in pairs], _parts(pairs)
         translator = load_translator(model, engine=engine, device=device, threads=threads, workers=workers)
+        if split is not None and len(fitting := readable(translator, pairs)) < len(pairs):
+            long, most = len(pairs) - len(fitting), translator.max_len - 1
+            show.note(f"{long:,} of {len(pairs):,} texts have more than {most} tokens and are left out, as in training")
+            pairs = fitting
+        texts, references, parts = [pair.source for pair in pairs], [pair.reference for pair in pairs], _parts(pairs)
         fewer.switch_on(translator)
         rival = None if against is None else _rival(against, model, texts, beam, limit, device)
         with show.counting("translating", len(pairs)) as done:

@@ -143,6 +143,8 @@ def train(
     with stoppable() as stop:
         try:
             if dry_run:
+                if processes is not None and processes > 1:
+                    show.note(f"time and memory below are those of one process; {processes} would share each step")
                 return _rehearse(request, device)
             if processes is not None and processes > 1 and not _is_started(processes):
                 return launch(sys.argv[1:], processes)

@@ -7,6 +7,7 @@ from pathlib import Path
 from clearhead.checkpoint import all_steps, best_first, load_model, read_tensors, restore_model, save_model
 from clearhead.data.naming import kept_settings
 from clearhead.errors import DataError, UsageError
+from clearhead.run.card import altered_card
 from clearhead.storage import refuse_existing, verify
 from clearhead.training.averaging import average
 
@@ -36,7 +37,7 @@ def average_run(run: Path, out: Path, *, last: int | None = None, best: int | No
         stored.model,
         stored.tokenizers,
         generation=stored.generation,
-        card=f"{card}\nThe weights are the mean of {', '.join(names)}.\n",
+        card=altered_card(card, stored.model, f"The weights are the mean of {', '.join(names)}."),
         training_config=kept_settings(run, out),
         replace=False,
     )

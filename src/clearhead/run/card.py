@@ -11,6 +11,8 @@ from clearhead.training.events import Finished
 from clearhead.training.logbook import clock
 from clearhead.version import VERSION
 
+PARAMETERS, VALIDATION_LOSS = "parameters", "validation loss"
+
 
 def model_card(config: RunConfig, model: Model, finished: Finished, loss: float, examples: int) -> str:
     """The README of a model directory, in the front-matter format that model hubs read."""
@@ -26,10 +28,10 @@ def model_card(config: RunConfig, model: Model, finished: Finished, loss: float,
     rows = {
         "trained on": f"{examples:,} {about.unit} from {about.origin}",
         "licence of the data": about.licence or "not recorded: fill this in before you share it",
-        "parameters": f"{sum(p.numel() for p in model.parameters()):,}",
+        PARAMETERS: _count(model),
         **about.rows,
         "training": f"{finished.step:,} steps, {clock(finished.seconds)}, ended: {finished.reason}",
-        "validation loss": f"{loss:.4f} per {about.per} ({train.loss}, smoothing {train.smoothing})",
+        VALIDATION_LOSS: f"{loss:.4f} per {about.per} ({train.loss}, smoothing {train.smoothing})",
         "made by": f"clearhead {VERSION}: `clearhead train training_config.toml`",
     }
     return "\n".join(
@@ -49,6 +51,21 @@ def model_card(config: RunConfig, model: Model, finished: Finished, loss: float,
             "",
         ]
     )
+
+
+def altered_card(card: str, model: Model, what: str) -> str:
+    """The card of a model that was made from the one of this card: its own size, and what was measured of whom."""
+    for name, row in (
+        (PARAMETERS, f"| {PARAMETERS} | {_count(model)} |"),
+        (VALIDATION_LOSS, rf"| {VALIDATION_LOSS} of the model it was made from | \1 |"),
+    ):
+        card = re.sub(rf"(?m)^\| {name} \| (.*) \|$", row, card, count=1)
+    remark = "Scores above are of the model it was made from. " if "\n## Scores\n" in card else ""
+    return f"{card}\n{remark}{what}\n"
+
+
+def _count(model: Model) -> str:
+    return f"{sum(p.numel() for p in model.parameters()):,}"
 
 
 def with_section(card: str, title: str, body: str) -> str:

@@ -54,7 +54,9 @@ def pairs_to_score(
     if split is not None:
         pairs = _split(trained_on, split, part)
     elif tsv is not None:
-        pairs = _given(DataConfig(kind="tsv", tsv=str(tsv)), "train")
+        is_table = trained_on is not None and trained_on.data.kind == "tsv"
+        columns = {"columns": trained_on.data.columns} if trained_on is not None and is_table else {}
+        pairs = _given(DataConfig(kind="tsv", tsv=str(tsv), **columns), "train")
     elif source is not None and target is not None:
         pairs = _given(DataConfig(kind="files", source=str(source), target=str(target)), "train")
     else:
@@ -78,6 +80,11 @@ def translated(
         found.append(best[0].text)
         progress(len(found))
     return found
+
+
+def readable(translator: TextTranslator, pairs: Sequence[ToScore]) -> list[ToScore]:
+    """The pairs that are not too long for a model: training left such pairs out as well."""
+    return [pair for pair in pairs if translator.count(pair.source.strip()) <= translator.max_len]
 
 
 def _trained_on(model: Path) -> TrainedOn | None:

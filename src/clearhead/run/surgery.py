@@ -16,6 +16,7 @@ from clearhead.inspection.ablation import ablated, prune_heads
 from clearhead.inspection.names import all_heads
 from clearhead.inspection.pictures import Changes, draw_changes
 from clearhead.models import Model
+from clearhead.run.card import altered_card
 from clearhead.run.task import Measure, Trial
 from clearhead.storage import refuse_existing, storage_error, sync, write_text
 
@@ -179,7 +180,7 @@ def prune(model: Path, names: Sequence[str], out: Path) -> tuple[int, int]:
         smaller,
         stored.tokenizers,
         generation=stored.generation,
-        card=f"{_text(home / 'README.md')}\nPruned heads: {', '.join(names)}.\n",
+        card=altered_card(_text(home / "README.md"), smaller, f"Pruned heads: {', '.join(names)}."),
         training_config=kept_settings(home, out),
         replace=False,
     )

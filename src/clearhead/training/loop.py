@@ -41,7 +41,8 @@ class TrainingState:
 class Keeper(Protocol):
     """Where checkpoints go."""
 
-    def save(self, state: TrainingState, validation_loss: float | None) -> Path: ...
+    def save(self, state: TrainingState, validation_loss: float | None, *, is_planned: bool = True) -> Path:
+        """One that is not planned is there to go on from, and makes place for the next one."""
 
 
 @dataclass(frozen=True)
@@ -140,7 +141,7 @@ class Loop:
                 reason = "interrupted"
                 break
         if saved_step != state.step:
-            yield self._save(state, None)
+            yield self._save(state, None, is_planned=False)
         yield Finished(state.step, reason, state.seconds, state.best_step, state.best_loss)
 
     def _resumable_step(self, shares: Iterator[Share], step: int, total: int) -> StepResult:
@@ -244,8 +245,8 @@ class Loop:
             state.step, loss, self._perplexity(nll), better, self.samples(), accuracy, self.terms.heads
         )
 
-    def _save(self, state: TrainingState, validation_loss: float | None) -> Saved:
-        return Saved(state.step, self.keeper.save(state, validation_loss))
+    def _save(self, state: TrainingState, validation_loss: float | None, *, is_planned: bool = True) -> Saved:
+        return Saved(state.step, self.keeper.save(state, validation_loss, is_planned=is_planned))
 
     def _progress(self, window: list[StepResult], state: TrainingState, total: int, pace: float) -> Progress:
         tokens = sum(result.tokens for result in window)
