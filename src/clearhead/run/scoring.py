@@ -54,9 +54,10 @@ def pairs_to_score(
     if split is not None:
         pairs = _split(trained_on, split, part)
     elif tsv is not None:
-        is_table = trained_on is not None and trained_on.data.kind == "tsv"
-        columns = {"columns": trained_on.data.columns} if trained_on is not None and is_table else {}
-        pairs = _given(DataConfig(kind="tsv", tsv=str(tsv), **columns), "train")
+        table = DataConfig(kind="tsv", tsv=str(tsv))
+        if trained_on is not None and trained_on.data.kind == "tsv":
+            table = table.model_copy(update={"columns": trained_on.data.columns})
+        pairs = _given(table, "train")
     elif source is not None and target is not None:
         pairs = _given(DataConfig(kind="files", source=str(source), target=str(target)), "train")
     else:
