@@ -195,7 +195,7 @@ def test_the_users_own_folder_comes_first(tmp_path: Path, packed: bool, monkeypa
 
 
 def test_a_file_of_another_content_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one_file_set(monkeypatch, None)
+    one_file_set(monkeypatch, "http://127.0.0.1:9/none")
     monkeypatch.setenv("CLEARHEAD_DATA", str(tmp_path))
     (tmp_path / "mini").mkdir()
     (tmp_path / "mini" / "a.de").write_bytes(b"something else")

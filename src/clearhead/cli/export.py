@@ -71,8 +71,7 @@ def export(
     target
         Its reference translations.
     tsv
-        Instead of two files: one with source and reference in its first two columns, or in those that
-        the model was trained with; or labelled texts.
+        Instead of two files: one of both, in the columns of the training data or the first two; or labelled texts.
     csv
         For a classifier: labelled texts between commas, columns named in the first line.
     jsonl

@@ -74,8 +74,7 @@ def translate(
     nbest
         Write this many lines for each text: its translations, best first, then empty lines if there are fewer.
     by_sentence
-        Take each text apart into sentences and put their translations together: for several sentences in a line, and
-        for lines that are too long for the model.
+        Translate each text sentence by sentence: for several in a line, and for lines too long for the model.
     scores
         Put the score and a tab before each translation.
     json_lines
