@@ -48,6 +48,15 @@ def test_scaled_tokens_enter_with_unit_variance_and_logits_start_at_about_one() 
     assert output(torch.randn(1, 50, 64)).std().item() == pytest.approx(1, rel=0.1)
 
 
+def test_an_annotated_start_draws_tables_as_it_draws_matrices() -> None:
+    embedding, output = TokenEmbedding(400, 64), OutputLayer(64, 400)
+    initialise(nn.ModuleList([embedding, output]), "annotated")
+    bound = math.sqrt(6 / (400 + 64))
+    for weight in (embedding.weight, output.weight):
+        assert 0.95 * bound < weight.abs().max() <= bound
+        assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.05)
+
+
 def test_learned_positions_start_small() -> None:
     positions = Learned(dim=64, num_heads=2, head_dim=32, max_len=50)
     initialise(positions)

@@ -49,8 +49,8 @@ class EncoderConfig(ModelConfig):
     residual: Annotated[str, one_of(RESIDUALS, "residual arrangement")] = "pre"
     """Where the norm stands: before each sublayer, after it, or with no way around the sublayer at all."""
     start: Annotated[str, one_of(STARTS, "start")] = "glorot"
-    """The first weights: glorot, or still, where sublayers add nothing at first (quicker to learn with norms before
-    them)."""
+    """The first weights: glorot; still, where sublayers add nothing at first (quicker to learn with norms before
+    them); or annotated, where tables of tokens are drawn like other matrices."""
     feedforward: Annotated[str, one_of(FEED_FORWARDS, "feed-forward")] = "gelu"
     """The bend between the two maps of a feed-forward."""
     positions: Annotated[str, one_of(POSITIONS, "position scheme")] = "learned"
