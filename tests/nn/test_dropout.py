@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from clearhead.nn.dropout import LEVELS, Dropout, keep_mask
+from clearhead.nn import dropout as dropouts
+from clearhead.nn.dropout import LEVELS, Dropout, drop_bits_, keep_mask
 
 SIZE = 400_000
 
@@ -116,3 +117,19 @@ def test_dropout_of_a_relu_keeps_one_tensor_for_the_backward_pass() -> None:
     with torch.autograd.graph.saved_tensors_hooks(lambda saved: kept.append(saved) or saved, lambda saved: saved):
         y = Dropout(0.3).of_relu(x)
     assert len(kept) == 1 and kept[0].data_ptr() == y.data_ptr()
+
+
+@pytest.mark.parametrize("p", [0.01, 0.1, 0.5, 0.9])
+def test_bits_are_dropped_in_place_by_the_right_share(p: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dropouts, "BITS_AT_ONCE", 1000)
+    torch.manual_seed(0)
+    x = torch.full((SIZE // 100, 100), -1.5, dtype=torch.bfloat16)
+    scale, dropped = drop_bits_(x, p), (x == 0).float()
+    wanted = min(max(round(p * LEVELS), 1), LEVELS - 1) / LEVELS
+    assert scale == pytest.approx(1 / (1 - wanted))
+    assert set(x.unique().tolist()) == {0.0, -1.5}
+    spread = (wanted * (1 - wanted) / SIZE) ** 0.5
+    assert float(dropped.mean()) == pytest.approx(wanted, abs=5 * spread)
+    # Those of one lot have nothing to do with those of the next.
+    lots = dropped.view(-1, 1000) - wanted
+    assert abs(float((lots[1:] * lots[:-1]).mean())) < 0.02 * wanted * (1 - wanted) + 5 / SIZE**0.5 * wanted
