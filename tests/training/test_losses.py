@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from clearhead.nn.embedding import OutputLayer
-from clearhead.training.losses import LOSSES
+from clearhead.training.losses import CHUNKS_TOGETHER, LOSSES
 
 PAD = 2
 
@@ -118,6 +118,17 @@ def test_a_few_rows_at_a_time_work_in_bf16(output: OutputLayer, name: str, smoot
     for plain, chunked in zip(*found, strict=True):
         assert chunked.dtype == plain.dtype
         torch.testing.assert_close(chunked, plain, rtol=0.01, atol=0.05)
+
+
+@pytest.mark.parametrize("count", [32 * CHUNKS_TOGETHER, 32 * (2 * CHUNKS_TOGETHER + 1) + 5])
+def test_in_bf16_the_gradients_of_many_chunks_are_added_up(output: OutputLayer, count: int) -> None:
+    hidden, labels = some(count)
+    found = []
+    for rows_at_once in (None, 1):
+        with torch.autocast("cpu", torch.bfloat16, enabled=rows_at_once is not None):
+            sums = LOSSES["cross_entropy"](0.1, PAD, rows_at_once=rows_at_once)(hidden, labels, output)
+        found.append(torch.autograd.grad(sums.total, output.weight)[0])
+    torch.testing.assert_close(*found, rtol=0.02, atol=0.01 * float(found[0].abs().max()))
 
 
 def test_in_bf16_a_label_that_seemed_impossible_has_a_finite_loss(output: OutputLayer) -> None:

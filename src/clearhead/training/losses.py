@@ -15,12 +15,15 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from clearhead.nn.embedding import OutputLayer
 from clearhead.nn.linear import filled, rounded_rows
 
 ROWS_AT_ONCE = 256
 """Positions whose logits exist at the same time: few enough to stay in the cache of a CPU."""
+CHUNKS_TOGETHER = 4
+"""Chunks whose gradients by the weights are added up in bf16, before their sum is added to the others' in fp32."""
 
 
 class LossSum(NamedTuple):
@@ -197,14 +200,16 @@ class _ChunkedDivergence(torch.autograd.Function):
         with torch.autocast(hidden.device.type, enabled=False):
             found = go_through(narrow_hidden, narrow_weight, labels, label, pad_id, rows_at_once)
         total, nll_sum, hidden_grad, weight_grad = found
-        context.save_for_backward(hidden_grad.to(hidden.dtype), weight_grad)
+        context.found = hidden_grad.to(hidden.dtype), weight_grad
         context.mark_non_differentiable(nll_sum)
         return total, nll_sum
 
     @staticmethod
+    @once_differentiable
     def backward(context: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        hidden_grad, weight_grad = context.saved_tensors
-        return hidden_grad * grads[0].to(hidden_grad.dtype), weight_grad * grads[0], None, None, None, None
+        # In place, which can be done once, like most of what autograd does: nobody needs them again.
+        (hidden_grad, weight_grad), context.found = context.found, None
+        return hidden_grad.mul_(grads[0]), weight_grad.mul_(grads[0]), None, None, None, None
 
 
 Found = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -247,14 +252,19 @@ def _narrow_chunks(
     total, nll_sum = hidden.new_zeros((), dtype=torch.float), hidden.new_zeros((), dtype=torch.float)
     # The same memory for all chunks: pages that are new to a process take longer than what is computed in them.
     all_logits, all_probs = (hidden.new_empty(rows_at_once, len(weight)) for _ in range(2))
-    weight_sum, wide_hidden = weight.sum(0, dtype=torch.float), hidden[:count].float()
-    for start in range(0, count, rows_at_once):
+    part = torch.empty_like(weight)
+    # Added up in fp32 all the same, without a copy of the weights.
+    weight_sum, wide_hidden = weight.sum(0).float(), hidden[:count].float()
+    starts = range(0, count, rows_at_once)
+    for number, start in enumerate(starts):
         rows = slice(start, start + rows_at_once)
         chunk, right = hidden[rows], labels[rows, None]
         logits = torch.mm(chunk, weight.t(), out=all_logits[: len(chunk)])
         probs = torch.softmax(logits, -1, out=all_probs[: len(chunk)])
         torch.mm(probs, weight, out=by_hidden[rows])
-        weight_grad += probs.t() @ chunk
+        torch.addmm(part, probs.t(), chunk, beta=int(number % CHUNKS_TOGETHER > 0), out=part)
+        if (number + 1) % CHUNKS_TOGETHER == 0 or number + 1 == len(starts):
+            weight_grad += part
         logits, probs = logits[: len(right)], probs[: len(right)]
         everything = torch.mv(wide_hidden[rows], weight_sum)
         points = Points(logits.gather(-1, right)[:, 0].float(), logits[:, pad_id].float(), everything)
