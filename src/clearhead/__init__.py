@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clearhead import tiles
+from clearhead import pages, tiles
 from clearhead.version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["__version__", "load", "train"]
 
-# Here, for oneDNN asks only once, and whoever computes has imported this first.
+# Here, for oneDNN and torch ask only once, and whoever computes has imported this first.
 tiles.leave_hidden_ones()
+pages.ask_for_large_ones()
 
 
 def load(path: str | Path | None = None, device: str = "auto") -> Any:
