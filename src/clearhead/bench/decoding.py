@@ -23,6 +23,7 @@ from clearhead.data.sets import set_file
 from clearhead.errors import UnavailableError
 from clearhead.evaluate import score
 from clearhead.models.translator import Translator
+from clearhead.pages import AS_TORCH_COMES
 from clearhead.run.translating import LoadedTranslator
 from clearhead.run.using import load_as
 from clearhead.text.specials import BOS_ID, EOS_ID, PAD_ID, SPECIALS
@@ -103,6 +104,10 @@ CONTESTANTS: dict[str, Callable[[LoadedTranslator], Translate]] = {
 }
 
 
+STOCK = {PEER, TUTORIAL}
+"""Those who have torch as it comes."""
+
+
 @dataclass(frozen=True)
 class Row:
     """What was measured of one contestant, by beam size."""
@@ -176,7 +181,12 @@ def contest(
     peaks = dict.fromkeys(names, 0)
     with ExitStack() as seats:
         settings = {"model": str(model), "threads": threads}
-        seated = {name: seats.enter_context(Seat("decode", {**settings, "name": name})) for name in names}
+        seated = {
+            name: seats.enter_context(
+                Seat("decode", {**settings, "name": name}, environment=AS_TORCH_COMES if name in STOCK else None)
+            )
+            for name in names
+        }
         for seat in seated.values():
             seat.ask({"texts": sources[:4], "beam": 1})
         for _ in range(rounds):

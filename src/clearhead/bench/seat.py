@@ -33,11 +33,13 @@ SEATS = {
 class Seat:
     """One contestant, in a process of its own, or in several that work as a team."""
 
-    def __init__(self, kind: str, settings: Facts, processes: int = 1) -> None:
+    def __init__(self, kind: str, settings: Facts, processes: int = 1, environment: Facts | None = None) -> None:
+        """`environment` is added to ours."""
         self.name = str(settings["name"])
         command = [sys.executable, "-m", "clearhead.bench.seat", kind, json.dumps(settings)]
+        around = os.environ | (environment or {})
         self._processes = [
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=os.environ | place)
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=around | place)
             for place in _places(processes)
         ]
         try:

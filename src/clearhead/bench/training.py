@@ -29,6 +29,7 @@ from clearhead.data.batches import BatchConfig, Batches, Cursor, Part, Share
 from clearhead.data.corpus import PairBatch
 from clearhead.errors import DataError, choose
 from clearhead.models.translator import Translator, TranslatorConfig
+from clearhead.pages import AS_TORCH_COMES
 from clearhead.text.specials import PAD_ID
 from clearhead.training.allocator import keep_memory
 from clearhead.training.distributed import SOLO, Lesson, Team, join, share_out
@@ -148,7 +149,8 @@ def contest(
             told(f"{name} sits down")
             processes = threads if name.endswith(PROCESSES) else 1
             facts = {**shared, "name": name, "threads": threads // processes}
-            seated[name] = seats.enter_context(Seat("train", facts, processes))
+            around = None if name in OURS else AS_TORCH_COMES
+            seated[name] = seats.enter_context(Seat("train", facts, processes, around))
         turns: dict[str, list[Facts]] = {name: [] for name in seated}
         told(f"{WARM_UP} steps each to warm up")
         for seat in seated.values():
@@ -195,7 +197,7 @@ def sit(settings: Facts) -> Turn:
         return lambda turn: {"gflops": matrix_gflops(dtype)}
     padded = name in PEERS and PEERS[name].padded
     accumulate = size.batches_in_step(OURS[name]) if name in OURS else 1
-    config = BatchConfig(batch_size=PADDED_BATCH) if padded else BatchConfig(max_tokens=MAX_TOKENS // accumulate)
+    config = BatchConfig(batch_size=PADDED_BATCH) if padded else batches_of(MAX_TOKENS, accumulate)
     batches = Batches(restore(Path(settings["folder"])), config, SEED)
     train: Callable[[Share], None]
     if name in OURS:
@@ -219,6 +221,11 @@ def sit(settings: Facts) -> Turn:
         }
 
     return turn
+
+
+def batches_of(max_tokens: int, accumulate: int) -> BatchConfig:
+    """Batches that make a step together; each is sorted out of as many sentences as one that makes it alone."""
+    return BatchConfig(max_tokens=max_tokens // accumulate, pool=BatchConfig().pool * accumulate)
 
 
 def pairs_of(share: Share) -> list[PairBatch]:
