@@ -18,7 +18,8 @@ from torch.autograd.function import once_differentiable
 LEAST_STEP = 32
 STEPS = 16
 """How many numbers of rows there are between one power of two and the next."""
-HAS_ONEDNN = torch.backends.mkldnn.is_available()
+HAS_ONEDNN = torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+"""Whether oneDNN can be asked for products in bf16: it refuses where a CPU has no AVX-512, or the like."""
 
 
 def rounded_rows(rows: int) -> int:
