@@ -133,3 +133,28 @@ def test_bits_are_dropped_in_place_by_the_right_share(p: float, monkeypatch: pyt
     # Those of one lot have nothing to do with those of the next.
     lots = dropped.view(-1, 1000) - wanted
     assert abs(float((lots[1:] * lots[:-1]).mean())) < 0.02 * wanted * (1 - wanted) + 5 / SIZE**0.5 * wanted
+
+
+def test_dropped_onto_a_stream_in_bf16_is_what_is_left_added_to_it() -> None:
+    x, h = torch.randn(3, 50, 7, requires_grad=True), torch.randn(3, 50, 7).bfloat16().requires_grad_()
+    towards = torch.randn(3, 50, 7)
+    torch.manual_seed(4)
+    y = Dropout(0.3).onto(x, h)
+    torch.manual_seed(4)
+    mask = keep_mask(torch.ones(3, 50, 7), 0.3)
+    assert y.dtype == torch.float32
+    torch.testing.assert_close(y, x + mask * h.float())
+    by_x, by_h = torch.autograd.grad((y * towards).sum(), [x, h])
+    assert torch.equal(by_x, towards) and by_h.dtype == torch.bfloat16
+    assert torch.equal(by_h, (mask * towards).bfloat16())
+
+
+@pytest.mark.parametrize(("p", "by_bytes", "training"), [(0.0, True, True), (0.3, False, True), (0.3, True, False)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_dropped_onto_a_stream_elsewhere_is_a_sum(p: float, by_bytes: bool, training: bool, dtype: torch.dtype) -> None:
+    x, h, dropout, found = torch.randn(4, 6), torch.randn(4, 6, dtype=dtype), Dropout(p, by_bytes=by_bytes), []
+    dropout.train(training)
+    for way in (lambda: dropout.onto(x, h), lambda: x + dropout(h)):
+        torch.manual_seed(3)
+        found.append(way())
+    assert torch.equal(*found)

@@ -41,6 +41,13 @@ class Dropout(nn.Module):
             return self(F.relu(x))
         return _DroppedRelu.apply(x, self.p)
 
+    def onto(self, x: Float[Tensor, "*shape"], h: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """A stream and what is left of what is added to it; in one go where that is in bf16 on a CPU."""
+        is_mixed = (x.dtype, h.dtype) == (torch.float32, torch.bfloat16)
+        if not self.training or self.p == 0.0 or not self.by_bytes or x.device.type != "cpu" or not is_mixed:
+            return x + self(h)
+        return _DroppedSum.apply(x, h, self.p)
+
     def extra_repr(self) -> str:
         return f"p={self.p}"
 
@@ -62,13 +69,42 @@ class _DroppedRelu(torch.autograd.Function):
         return torch.ops.aten.threshold_backward(grads[0], y, 0.0).mul_(context.scale), None
 
 
+class _DroppedSum(torch.autograd.Function):
+    """x + dropout(h), h in bf16; a byte for each feature is kept, and no product is made of it."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor, h: Tensor, p: float) -> Tensor:
+        kept = _kept_bytes(h.shape, p)
+        context.save_for_backward(kept)
+        context.scale = _scale(p)
+        return torch.add(x, _masked(h, kept), alpha=context.scale)
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        (kept,) = context.saved_tensors
+        by_h = torch.empty_like(grads[0], dtype=torch.bfloat16)
+        torch.mul(grads[0], context.scale, out=by_h)
+        by_h.view(torch.int16).bitwise_and_(kept.to(torch.int16))
+        return grads[0], by_h, None
+
+
+def _masked(x: Float[Tensor, "*shape"], kept: Int8[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    return (x.view(torch.int16) & kept.to(torch.int16)).view(torch.bfloat16)
+
+
+def _kept_bytes(shape: torch.Size, p: float) -> Int8[Tensor, "*shape"]:
+    """All bits of a byte set where a feature is kept, none where it is dropped."""
+    return drawn_bytes(shape).ge_(_dropped(p) - LEVELS // 2).neg_()
+
+
 def drop_bits_(x: Float[Tensor, "*shape"], p: float) -> float:
     """Put features to zero in place, in bf16; what is left is to be multiplied by what comes back.
 
     Bytes are quickly made into masks of bits and slowly into numbers, and a few of them at a time stay in the cache.
     """
     for part in x.view(-1).view(torch.int16).split(BITS_AT_ONCE):
-        part.bitwise_and_(drawn_bytes(part.shape).ge_(_dropped(p) - LEVELS // 2).neg_().to(torch.int16))
+        part.bitwise_and_(_kept_bytes(part.shape, p).to(torch.int16))
     return _scale(p)
 
 

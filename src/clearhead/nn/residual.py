@@ -42,7 +42,7 @@ class PreNorm(Residual):
     def forward(
         self, x: Float[Tensor, "batch time dim"], sublayer: Sublayer, real: Bool[Tensor, "batch time"] | None = None
     ) -> Float[Tensor, "batch time dim"]:
-        return x + self.dropout(sublayer(self.norm(x, real)))
+        return self.dropout.onto(x, sublayer(self.norm(x, real)))
 
 
 class PostNorm(Residual):
@@ -51,7 +51,7 @@ class PostNorm(Residual):
     def forward(
         self, x: Float[Tensor, "batch time dim"], sublayer: Sublayer, real: Bool[Tensor, "batch time"] | None = None
     ) -> Float[Tensor, "batch time dim"]:
-        return self.norm(x + self.dropout(sublayer(x)), real)
+        return self.norm(self.dropout.onto(x, sublayer(x)), real)
 
 
 class NoResidual(Residual):
