@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from clearhead.nn import masks
+from clearhead.nn.linear import is_narrow, rounded_rows
 
 SHORT = 64
 """Keys up to which batched products beat the fused kernel on a CPU where there is padding; see docs/log.md."""
@@ -164,12 +165,17 @@ class _BatchedProducts(torch.autograd.Function):
         context: Any, query: Tensor, key: Tensor, value: Tensor, penalty: Tensor | None, blind: Tensor | None
     ) -> Tensor:
         batch, heads, query_len, head_dim = query.shape
-        query, key, value = (x.flatten(0, 1).contiguous() for x in (query, key, value))
-        weights = _weights(query, key, _in_one_row(penalty, batch, heads))
+        rows = batch * heads
+        # Each new number of rows is compiled for; see linear.py.
+        filled_rows = rounded_rows(rows) if is_narrow(query) else rows
+        query, key, value = (_lined_up(x, filled_rows) for x in (query, key, value))
+        if penalty is not None:
+            penalty = _lined_up(penalty.expand(batch, heads, -1, -1), filled_rows)
+        weights = _weights(query, key, penalty)
         if blind is not None:
-            weights.unflatten(0, (batch, heads)).masked_fill_(blind, 0.0)
+            weights[:rows].unflatten(0, (batch, heads)).masked_fill_(blind, 0.0)
         context.save_for_backward(query, key, value, weights)
-        return torch.bmm(weights, value).view(batch, heads, query_len, head_dim)
+        return torch.bmm(weights, value)[:rows].view(batch, heads, query_len, head_dim)
 
     @staticmethod
     @once_differentiable
@@ -177,13 +183,25 @@ class _BatchedProducts(torch.autograd.Function):
         query, key, value, weights = context.saved_tensors
         batch, heads = grads[0].shape[:2]
         scale, nothing = query.shape[-1] ** -0.5, query.new_zeros(())
-        by_mixed = grads[0].reshape(batch * heads, *query.shape[1:])
+        by_mixed = _lined_up(grads[0], len(query))
         by_value = torch.bmm(weights.mT, by_mixed)
         by_weights = torch.bmm(by_mixed, value.mT)
         by_scores = _softmax_backward(by_weights, weights)
         by_query = torch.baddbmm(nothing, by_scores, key, beta=0, alpha=scale)
         by_key = torch.baddbmm(nothing, by_scores.mT, query, beta=0, alpha=scale)
-        return *(x.unflatten(0, (batch, heads)) for x in (by_query, by_key, by_value)), None, None
+        rows = slice(0, batch * heads)
+        return *(x[rows].unflatten(0, (batch, heads)) for x in (by_query, by_key, by_value)), None, None
+
+
+def _lined_up(x: Float[Tensor, "batch heads time width"], rows: int) -> Float[Tensor, "{rows} time width"]:
+    """The heads of all sequences in one row, with heads of zeros at its end."""
+    count = x.shape[0] * x.shape[1]
+    if count == rows:
+        return x.flatten(0, 1).contiguous()
+    line = x.new_empty(rows, *x.shape[2:])
+    line[:count].unflatten(0, x.shape[:2]).copy_(x)
+    line[count:] = 0
+    return line
 
 
 class Telling(nn.Module):
