@@ -29,6 +29,8 @@ class Size:
     """In how many batches Clearhead goes through the tokens of a step: wide models want little at once."""
     narrow_accumulate: int = 1
     """The same in bf16, where gradients of weights are added up for longer than they are computed."""
+    warm_up: int = 8
+    """Steps before the first round: in bf16 oneDNN still compiles products for new numbers of rows in them."""
 
     def batches_in_step(self, precision: str) -> int:
         """In how many batches Clearhead goes through a step in a number format."""
@@ -36,7 +38,7 @@ class Size:
 
 
 SIZES = {
-    "tiny": Size("multi30k", 128, 256, 4, 4, 0.3, 10_000, 10_000, joint=True),
+    "tiny": Size("multi30k", 128, 256, 4, 4, 0.3, 10_000, 10_000, joint=True, warm_up=24),
     "base": Size("multi30k-notes", 512, 2048, 8, 6, 0.1, 8_300, 6_400, joint=False, accumulate=4, narrow_accumulate=2),
 }
 

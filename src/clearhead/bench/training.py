@@ -48,8 +48,6 @@ PROCESSES = ", one-thread processes"
 OURS = {f"clearhead {precision}{how}": precision for precision in PRECISIONS for how in ("", PROCESSES)}
 """The number format of each row of ours: one process with all threads, or as many with one."""
 LEAST_ROUNDS = 3
-WARM_UP = 6
-"""Steps before the first round: in bf16 oneDNN still compiles products for new numbers of rows in them."""
 REST = 0.25
 """Seconds between turns: threads of the one before may still be spinning."""
 MATRIX = 1024
@@ -111,8 +109,8 @@ class TrainingFigures:
         ours = f" (ours adds up {', '.join(added)})" if added else ""
         return (
             f"{self.corpus}; steps of {MAX_TOKENS:,} tokens{ours}; real target tokens; medians of {self.rounds} "
-            f"interleaved rounds after {WARM_UP} steps of warm-up; threads: {self.threads}; peers in fp32, in one "
-            "process; "
+            f"interleaved rounds after {SIZES[self.size].warm_up} steps of warm-up; threads: {self.threads}; peers in "
+            "fp32, in one process, with torch as it comes; "
             f"products of {MATRIX}×{MATRIX} matrices in the same run: {peaks} GFLOP/s. Useful operations of S source "
             "and T target tokens: 6 · (S · (L(4d² + 2df) + 2Ld²) + T · (L(6d² + 2df) + dV) + 2Ld(S² + T² + ST))."
         )
@@ -152,9 +150,9 @@ def contest(
             around = None if name in OURS else AS_TORCH_COMES
             seated[name] = seats.enter_context(Seat("train", facts, processes, around))
         turns: dict[str, list[Facts]] = {name: [] for name in seated}
-        told(f"{WARM_UP} steps each to warm up")
+        told(f"{size.warm_up} steps each to warm up")
         for seat in seated.values():
-            seat.ask({"steps": WARM_UP})
+            seat.ask({"steps": size.warm_up})
         began = time.perf_counter()
         while len(turns[taking_part[0]]) < LEAST_ROUNDS or time.perf_counter() - began < seconds:
             for name in _in_turn(list(seated), len(turns[taking_part[0]])):
