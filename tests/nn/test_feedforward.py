@@ -103,3 +103,13 @@ def test_in_bf16_frozen_layers_learn_nothing_and_pass_gradients_on() -> None:
     with torch.autocast("cpu", torch.bfloat16):
         relu(x).float().sum().backward()
     assert x.grad is not None and x.grad.any() and all(p.grad is None for p in relu.parameters())
+
+
+def test_in_bf16_it_can_be_switched_off_for_torchs_own_dropout(monkeypatch: pytest.MonkeyPatch) -> None:
+    relu, x, found = Relu(DIM, FF_DIM, 0.5), torch.randn(BATCH, TIME, DIM), []
+    monkeypatch.setattr(relu.dropout, "by_bytes", False)
+    for way in (relu, lambda x: relu.outer(F.dropout(relu.inner(x).relu(), 0.5))):
+        torch.manual_seed(3)
+        with torch.autocast("cpu", torch.bfloat16):
+            found.append(way(x))
+    assert torch.equal(*found)

@@ -41,9 +41,9 @@ class Relu(FeedForward):
         return self.dropout.of_relu(self.inner(x))
 
     def forward(self, x: Float[Tensor, "batch time dim"]) -> Float[Tensor, "batch time dim"]:
-        if not is_narrow(x):
-            return super().forward(x)
         inner, outer, dropout = self.inner, self.outer, self.dropout
+        if not is_narrow(x) or not dropout.by_bytes:
+            return super().forward(x)
         with torch.autocast("cpu", enabled=False):
             p = dropout.p if dropout.training else 0.0
             return _NarrowRelu.apply(x, inner.weight, inner.bias, outer.weight, outer.bias, p)
