@@ -72,3 +72,28 @@ def test_new_decoder_layers_change_nothing_at_a_still_start() -> None:
     loud = translator(4)
     take_weights(loud, StoredModel(known, None, None, Path("runs/known")))
     assert not torch.allclose(loud(source, target), known(source, target))
+
+
+@pytest.mark.parametrize("feedforward", ["relu", "swiglu"])
+@pytest.mark.parametrize("start", ["glorot", "still"])
+def test_a_wider_feed_forward_changes_nothing_at_first_and_learns_in_all_its_parts(
+    feedforward: str, start: str
+) -> None:
+    shape = translator(2).config.model_copy(update={"feedforward": feedforward})
+    known, wider = (Translator(shape.model_copy(update=it)).eval() for it in ({}, {"ff_dim": 12, "start": start}))
+    note = take_weights(wider, StoredModel(known, None, None, Path("runs/known")))
+    assert "new:" not in note and "are wider here" in note
+    source, target = torch.randint(3, 9, (2, 5)), torch.randint(3, 9, (2, 4))
+    found = wider(source, target)
+    torch.testing.assert_close(found, known(source, target))
+    found.square().sum().backward()
+    outer = wider.encoder.blocks[0].feedforward.outer.weight
+    assert outer.grad is not None
+    assert outer.grad[:, 8:].any(), "a new feature is never read"
+
+
+def test_a_narrower_feed_forward_is_refused() -> None:
+    known = translator(1)
+    narrower = Translator(known.config.model_copy(update={"ff_dim": 6}))
+    with pytest.raises(ConfigError, match=r"inner\.\w+ is 8.* there and 6.* here; give \[model\] the sizes"):
+        take_weights(narrower, StoredModel(known, None, None, Path("runs/known")))

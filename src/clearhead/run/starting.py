@@ -69,10 +69,11 @@ def take_weights(model: Model, start: StoredModel) -> str:
     """Copy every tensor of the same name and shape; what was taken comes back, in one line.
 
     All that reads the input must be there, its embedding and its first stack: with these wrong, nothing is gained.
+    A feed-forward may be wider here than there: what it has more adds nothing at first.
     """
     _check_reading(model, start)
     ours, theirs = named_tensors(model), _offered(model, start)
-    fitting = [name for name in ours if name in theirs and theirs[name].shape == ours[name].shape]
+    fitting = [name for name in ours if name in theirs and _fits(name, theirs[name], ours[name])]
     # What makes tokens fewer may be new: it is learnt on top of what was learnt without it.
     needed = [name for name in ours if name.startswith(_readers(model)) and ".reduction." not in name]
     for name in needed or list(ours)[: not fitting]:
@@ -81,11 +82,31 @@ def take_weights(model: Model, start: StoredModel) -> str:
             raise ConfigError(f"cannot start a {model.config.kind} from {start.path}, which is a {start.kind}: {why}")
     with torch.no_grad():
         for name in fitting:
-            ours[name].copy_(theirs[name])
+            _take(name, theirs[name], ours[name])
     new = [name for name in ours if name not in fitting]
     more = ", …" if len(new) > SHOWN else ""
     rest = f"; new: {', '.join(new[:SHOWN])}{more}" if new else ""
-    return f"started from {start.path}, a {start.kind}: {len(fitting)} of {len(ours)} tensors taken{rest}"
+    wider = sum(theirs[name].shape != ours[name].shape for name in fitting)
+    grown = f", {wider} of which are wider here" if wider else ""
+    return f"started from {start.path}, a {start.kind}: {len(fitting)} of {len(ours)} tensors taken{grown}{rest}"
+
+
+def _fits(name: str, there: Tensor, here: Tensor) -> bool:
+    """Whether one tensor can take the place of another, or of a part of it where a feed-forward has become wider."""
+    if there.shape == here.shape:
+        return True
+    *_, owner, part, kind = ("", "", *name.split("."))
+    if owner != "feedforward" or there.dim() != here.dim():
+        return False
+    wider = 1 if (part, kind) == ("outer", "weight") else 0
+    return all(n < m if i == wider else n == m for i, (n, m) in enumerate(zip(there.shape, here.shape, strict=True)))
+
+
+def _take(name: str, there: Tensor, here: Tensor) -> None:
+    """Copy a tensor to where it fits; of features that are new nothing is read yet."""
+    if there.shape != here.shape and name.endswith(".outer.weight"):
+        here.zero_()
+    here[tuple(slice(n) for n in there.shape)].copy_(there)
 
 
 def _check_reading(model: Model, start: StoredModel) -> None:
