@@ -137,14 +137,16 @@ class Alone(Team):
         pass
 
 
+@pytest.mark.parametrize("products", [None, torch.bfloat16])
 @pytest.mark.parametrize("size", [2, 3])
-def test_a_team_shares_muons_matrices_out_and_misses_none(size: int) -> None:
+def test_a_team_shares_muons_matrices_out_and_misses_none(size: int, products: torch.dtype | None) -> None:
     """What each process would do alone adds up to what one process does, and no matrix is done twice."""
 
     def moves(team: Team) -> list[torch.Tensor]:
         chance = torch.Generator().manual_seed(1)
         weights = [torch.zeros(shape) for shape in [(8, 8), (8, 24), (24, 8), (8, 8), (8, 4, 3, 3)]]
-        optimizer = Muon(weights, [torch.zeros(3)], betas=(0.9, 0.98), eps=1e-9, weight_decay=0.0, team=team)
+        settings: dict[str, Any] = {"betas": (0.9, 0.98), "eps": 1e-9, "weight_decay": 0.0, "products": products}
+        optimizer = Muon(weights, [torch.zeros(3)], **settings, team=team)
         optimizer.param_groups[0]["lr"] = 0.5
         for weight in weights:
             weight.grad = torch.randn(weight.shape, generator=chance)

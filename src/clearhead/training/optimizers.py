@@ -144,8 +144,10 @@ class Muon(uncompiled(Optimizer)):  # type: ignore[misc]
         ahead = torch._foreach_add(gradients, memories, alpha=MOMENTUM)
         if self._team.is_solo:
             return orthogonalised(ahead, self._products)
-        # What others work out is zero here, so that the sum over the team is what each has found.
-        found = torch.zeros(sum(m.numel() for m in ahead), dtype=ahead[0].dtype, device=ahead[0].device)
+        # What others work out is zero here, so that the sum over the team is what each has found; in the format of the
+        # products, in which it was found, nothing is lost, and half as much may have to be sent.
+        dtype = self._products or ahead[0].dtype
+        found = torch.zeros(sum(m.numel() for m in ahead), dtype=dtype, device=ahead[0].device)
         updates = [part.view_as(m) for part, m in zip(found.split([m.numel() for m in ahead]), ahead, strict=True)]
         # Large ones first, so that shares are about equal.
         mine = sorted(range(len(ahead)), key=lambda i: -ahead[i].numel())[self._team.rank :: self._team.size]
