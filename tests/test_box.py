@@ -47,11 +47,12 @@ def test_nothing_leaks_and_no_example_is_in_the_data(real_data: Path, monkeypatc
     assert [text for _, text in sentences() if gist(text) in seen] == []
 
 
-def test_the_recipe_stays_below_sixteen_megabytes() -> None:
+@pytest.mark.parametrize("recipe", [RECIPE, f"{RECIPE}-more", f"{RECIPE}-wide"])
+def test_the_recipes_stay_below_sixteen_megabytes(recipe: str) -> None:
     """A byte a parameter and a little for scales, and a tokenizer of less than 80 bytes an entry."""
     from clearhead.models.translator import Translator
 
-    config = read_config(find_recipe(RECIPE))
+    config = read_config(find_recipe(recipe))
     size = config.tokenizer.vocab_size
     model = Translator(config.model.model_copy(update={"source_vocab_size": size, "target_vocab_size": size}))
     assert 1.1 * sum(parameter.numel() for parameter in model.parameters()) + 80 * size < 16_000_000
