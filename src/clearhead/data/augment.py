@@ -33,8 +33,8 @@ class Augment(Record):
     """The share that is also seen with the source in lower case, its translation unchanged."""
 
     names: float = Field(default=0.0, ge=0.0, le=1.0)
-    """The share of pairs with the same name on both sides that is also seen with an invented one: of the names that
-    people write most were never seen in training, and are to be spelt as they stand."""
+    """The share of pairs with the same name on both sides that is also seen with an invented one: most names that
+    people write were never seen in training, and are to be spelt as they stand."""
 
 
 def bare(source: str, target: str) -> tuple[str, str]:
