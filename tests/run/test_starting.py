@@ -46,8 +46,8 @@ def test_thresholds_are_those_that_were_learnt_unless_somebody_has_said_where_to
     assert all(torch.equal(ours[name], theirs[name]) for name in ours if not name.endswith(".threshold"))
 
 
-def translator(decoder_layers: int, start: str = "glorot") -> Translator:
-    sizes: dict[str, Any] = {"dim": 8, "ff_dim": 8, "num_heads": 2, "encoder_layers": 1, "max_len": 8}
+def translator(decoder_layers: int, start: str = "glorot", encoder_layers: int = 1) -> Translator:
+    sizes: dict[str, Any] = {"dim": 8, "ff_dim": 8, "num_heads": 2, "encoder_layers": encoder_layers, "max_len": 8}
     vocabulary: dict[str, Any] = {"source_vocab_size": 9, "target_vocab_size": 9}
     return Translator(TranslatorConfig(decoder_layers=decoder_layers, start=start, **sizes, **vocabulary)).eval()
 
@@ -72,6 +72,17 @@ def test_new_decoder_layers_change_nothing_at_a_still_start() -> None:
     loud = translator(4)
     take_weights(loud, StoredModel(known, None, None, Path("runs/known")))
     assert not torch.allclose(loud(source, target), known(source, target))
+
+
+def test_new_encoder_layers_change_nothing_at_a_still_start_and_are_refused_at_others() -> None:
+    known = translator(1)
+    deeper, loud = (translator(2, start, encoder_layers=3) for start in ("still", "glorot"))
+    note = take_weights(deeper, StoredModel(known, None, None, Path("runs/known")))
+    assert "new: encoder.blocks.1." in note
+    source, target = torch.randint(3, 9, (2, 5)), torch.randint(3, 9, (2, 4))
+    assert torch.equal(deeper(source, target), known(source, target))
+    with pytest.raises(ConfigError, match=r"it has no encoder\.blocks\.1\."):
+        take_weights(loud, StoredModel(known, None, None, Path("runs/known")))
 
 
 @pytest.mark.parametrize("feedforward", ["relu", "swiglu"])

@@ -69,13 +69,15 @@ def take_weights(model: Model, start: StoredModel) -> str:
     """Copy every tensor of the same name and shape; what was taken comes back, in one line.
 
     All that reads the input must be there, its embedding and its first stack: with these wrong, nothing is gained.
-    A feed-forward may be wider here than there: what it has more adds nothing at first.
+    A feed-forward may be wider here than there, and the first stack higher where it starts still: what is more adds
+    nothing at first.
     """
     _check_reading(model, start)
     ours, theirs = named_tensors(model), _offered(model, start)
     fitting = [name for name in ours if name in theirs and _fits(name, theirs[name], ours[name])]
     # What makes tokens fewer may be new: it is learnt on top of what was learnt without it.
-    needed = [name for name in ours if name.startswith(_readers(model)) and ".reduction." not in name]
+    optional = (*_layers_that_add_nothing(model, theirs), ".reduction.")
+    needed = [name for name in ours if name.startswith(_readers(model)) and not any(part in name for part in optional)]
     for name in needed or list(ours)[: not fitting]:
         if name not in fitting:
             why = _difference(name, ours[name], theirs)
@@ -134,6 +136,16 @@ def _readers(model: Model) -> tuple[str, ...]:
     for part in (TokenEmbedding, Stack):
         paths += [f"{path}." for path, module in model.named_modules() if isinstance(module, part)][:1]
     return tuple(paths)
+
+
+def _layers_that_add_nothing(model: Model, there: Mapping[str, Tensor]) -> tuple[str, ...]:
+    """Where the names of the first stack's layers begin that only this model has, if they are still at first."""
+    if getattr(model.config, "start", None) != "still":
+        return ()
+    path, stack = next((path, module) for path, module in model.named_modules() if isinstance(module, Stack))
+    layers = [f"{path}.blocks.{number}." for number in range(len(stack.blocks))]
+    known = [any(name.startswith(layer) for name in there) for layer in layers]
+    return tuple(layer for layer, is_known in zip(layers, known, strict=True) if any(known) and not is_known)
 
 
 def _difference(name: str, ours: Tensor, theirs: Mapping[str, Tensor]) -> str:
