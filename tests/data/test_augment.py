@@ -6,9 +6,18 @@ import re
 
 import pytest
 
-from clearhead.data.augment import ALTERATIONS, Augment, altered
+from clearhead.data.augment import ALTERATIONS, Alterer, Augment
 
 PAIRS = [(f"Wo ist Tom, Haus {number}?", f"Where is Tom, house {number}?") for number in range(1000)]
+TO_LEARN = [
+    (f"Das ist, ja, {noun} {number}.", f"That is, yes, {its} {number}.")
+    for noun, its, times in (("Haus", "house", 9), ("Zelt", "tent", 5), ("Schloss", "castle", 3))
+    for number in range(times)
+]
+
+
+def altered(source: str, target: str, augment: Augment, seed: int) -> list[tuple[str, str]]:
+    return list(Alterer(augment, seed, lambda: TO_LEARN).altered(source, target))
 
 
 def test_every_alteration_has_its_share() -> None:
@@ -65,6 +74,30 @@ def test_a_name_is_exchanged_for_the_same_one_wherever_it_stands(source: str, ta
 )
 def test_what_is_not_spelt_alike_on_both_sides_is_no_name(source: str, target: str) -> None:
     assert list(altered(source, target, Augment(names=1.0), 1)) == []
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "shape"),
+    [
+        ("Im Jahr 1985, ja, 1985.", "In 1985, yes, 1985.", r"(?:Im Jahr|In) (1\d{3}), (?:ja|yes), \1\."),
+        ("他有12本书。", "He has 12 books.", r"他有(1\d)本书。|He has (1\d) books\."),
+        ("Um 14:35 Uhr.", "At 2:35 p.m.", r"Um 14:3\d Uhr\.|At 2:3\d p\.m\."),
+    ],
+)
+def test_digits_are_exchanged_alike_on_both_sides(source: str, target: str, shape: str) -> None:
+    found = [pair for seed in "abcdef" for pair in altered(source, target + seed, Augment(numbers=1.0), 1)]
+    assert len(found) > 3
+    for there, here in found:
+        assert re.fullmatch(shape, there) and re.fullmatch(shape, here[:-1])
+        assert re.findall(r"\d\d+", there)[-1] == re.findall(r"\d\d+", here)[-1]
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [("Um 14 Uhr.", "At 2 p.m."), ("Mit 30 von 30.", "With 30 of them."), ("2 Hunde", "2 dogs"), ("Wo?", "Where?")],
+)
+def test_digits_that_differ_and_single_ones_stay(source: str, target: str) -> None:
+    assert altered(source, target, Augment(numbers=1.0), 1) == []
 
 
 def test_invented_names_are_many() -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from hashlib import blake2b
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from clearhead.data.augment import altered
+from clearhead.data.augment import Alterer
 from clearhead.data.columns import ColumnWriter, read_columns
 from clearhead.data.corpus import TokenisedPairs, cache_key, cache_root, corpus_key, opening_or_tokenising
 from clearhead.data.crew import Pair, num_workers
@@ -26,6 +27,8 @@ from clearhead.run.task import Prepared, Ticket
 from clearhead.text.tokenizer import TokenizerPair
 from clearhead.training.events import Noted, Pace, Reading
 from clearhead.training.logbook import clock, short
+
+_MOST_TO_LEARN_FROM = 200_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +56,20 @@ class Examined:
         for number, source, target in kept_pairs(self.source, self.checkup):
             yield number, source, target
             if trained[number - 1]:
-                for changed in altered(source, target, self.config.augment, self.seed):
+                for changed in self._alterer.altered(source, target):
                     yield number, *changed
+
+    @cached_property
+    def _alterer(self) -> Alterer:
+        return Alterer(self.config.augment, self.seed, self._pairs_to_learn_from)
+
+    def _pairs_to_learn_from(self) -> Iterator[tuple[str, str]]:
+        """Pairs that are trained on, unaltered: all, or so many that a lexicon of them fits into memory."""
+        trained = self.trained
+        step = -(-self.num_training_pairs // _MOST_TO_LEARN_FROM)
+        pairs = (pair for pair in kept_pairs(self.source, self.checkup) if trained[pair[0] - 1])
+        for _, source, target in islice(pairs, 0, None, step):
+            yield source, target
 
     def repeats(self, numbers: Integers) -> Integers:
         """How often each pair is seen in a pass over the training data."""
