@@ -71,6 +71,22 @@ def test_pairs_are_split_between_training_and_validation(configure: Configure) -
     assert "tokenizer: char," in notes[-2]
 
 
+def test_rare_words_are_brought_into_pairs_that_are_trained_on_and_never_from_those_held_out(
+    configure: Configure,
+) -> None:
+    nouns = [f"{one}{two}rt" for one in "bdfgklmn" for two in "aeiou"]
+    pairs = [(f"er sieht den {noun.title()} dort.", f"he sees the {noun} there.") for noun in nouns]
+    prepared, _ = prepared_from(configure(pairs, hold_out=7, augment={"swaps": 1.0}))
+    learnt, held = sources(prepared, "training"), sources(prepared, "validation")
+    assert len(prepared.training) > len(learnt) == len(pairs) - len(held)
+    assert not learnt & held
+    there, here = prepared.tokenizers.source, prepared.tokenizers.target
+    for index in range(len(prepared.training)):
+        source = there.decode(prepared.training.source(index))
+        target = here.decode(prepared.training.target(index))
+        assert source.split()[3].lower() == target.split()[3]
+
+
 def test_both_sides_stay_together(configure: Configure) -> None:
     prepared, _ = prepared_from(configure())
     for part in (prepared.training, prepared.validation):
