@@ -95,7 +95,7 @@ def numbers(source: str, target: str) -> tuple[str, str]:
     (('Das war 1317.', 'That was in 1317.'), ('他有11本书。', 'He has 11 books.'))
     """
     found = (re.compile(rf"(?<!\d){number}(?!\d)") for number in dict.fromkeys(_NUMBER.findall(target)))
-    steps = blake2b("\n".join(("number", source, target)).encode(), digest_size=64).digest()
+    steps = _bytes(64, "number", source, target)
 
     def other(number: str) -> str:
         later = ((int(digit) + 1 + step % 9) % 10 for digit, step in zip(number[1:], steps, strict=False))
@@ -122,7 +122,7 @@ def _invented(*facts: str) -> str:
     >>> [_invented(text) for text in "abc"]
     ['Rinto', 'Oberrode', 'Klosnosina']
     """
-    numbers = iter(blake2b("\n".join(("name", *facts)).encode(), digest_size=16).digest())
+    numbers = iter(_bytes(16, "name", *facts))
     if next(numbers) % 4 == 0:
         return "".join(part[next(numbers) % len(part)] for part in (_STEMS, _TAILS))
     syllable = (_ONSETS, _VOWELS, _CODAS)
@@ -171,8 +171,12 @@ class Alterer:
 
 def _place(*facts: object) -> float:
     """A number from 0 to 1 that follows from the facts alone."""
-    digest = blake2b("\n".join(map(str, facts)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") / 2**64
+    return int.from_bytes(_bytes(8, *facts), "little") / 2**64
+
+
+def _bytes(number: int, *facts: object) -> bytes:
+    """So many bytes that follow from the facts alone."""
+    return blake2b("\n".join(map(str, facts)).encode(), digest_size=number).digest()
 
 
 def _always(alteration: Alteration) -> Callable[[Pairs], Alteration]:
