@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from clearhead.cli import show
 from clearhead.errors import INTERRUPTED, TERMINATED
@@ -39,7 +41,7 @@ def stoppable() -> Iterator[Stop]:
         if not stop.is_training or (is_repeated and number == signal.SIGINT):
             raise KeyboardInterrupt
         if not is_repeated:
-            show.fail("stopping after this step; once more to stop at once")
+            _tell("stopping after this step; once more to stop at once")
 
     before = {number: signal.signal(number, wish) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -47,3 +49,12 @@ def stoppable() -> Iterator[Stop]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _tell(line: str) -> None:
+    """Say something from within a signal, which may have come while stderr was written to: then Python refuses to."""
+    try:
+        show.fail(line)
+    except RuntimeError:
+        with suppress(OSError):
+            os.write(sys.stderr.fileno(), f"clearhead: {line}\n".encode())
