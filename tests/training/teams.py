@@ -60,6 +60,9 @@ TEXT_TREE: dict[str, Any] = {
 TEAMS = {1: ((2, "none"), (4, "full")), 4: ((2, "full"), (4, "none"))}
 """Sizes and ways to share the model, by the number of batches in a step."""
 
+POOLS = ((1, 60, ((3, "none"),)), (2, 200, ((2, "full"),)))
+"""The same for batch norms, with the size of a batch: in small ones there is nothing to do for some."""
+
 Work = Callable[[], object]
 
 
@@ -181,6 +184,25 @@ def equal(root: Path) -> dict[str, Any]:
             run = root / f"{accumulate}-{size}-{sharding}"
             work = starting(run, train__accumulate=accumulate, train__sharding=sharding)
             report[run.name] = compared(run, alone, team(size, work, root / "note"))
+    return report
+
+
+def norms(root: Path) -> dict[str, Any]:
+    """Batch norms, whose statistics are those of a batch however many share it, beside one process."""
+    report: dict[str, Any] = {}
+    for accumulate, batch_tokens, teams in POOLS:
+        changes = {
+            "model__norm": "batch",
+            "batches__max_tokens": batch_tokens,
+            "train__accumulate": accumulate,
+            "train__eps": 1e-3,
+        }
+        alone = root / f"alone-{accumulate}"
+        assert team(1, starting(alone, **changes), root / "note") == [0]
+        for size, sharding in teams:
+            run = root / f"{accumulate}-{size}-{sharding}"
+            codes = team(size, starting(run, **changes, train__sharding=sharding), root / "note")
+            report[run.name] = compared(run, alone, codes)
     return report
 
 
@@ -327,7 +349,7 @@ def main(root: Path, names: list[str]) -> dict[str, Any]:
     assert hasattr(distributed_c10d, "_object_to_tensor"), "what torch turns objects into bytes with"
     distributed_c10d._object_to_tensor = refuse
     logbook.draw_curve = lambda metrics, picture: None
-    tried = {"equal": equal, "relay": relay, "resumed": resumed, "texts": texts, "mistakes": mistakes}
+    tried = {"equal": equal, "relay": relay, "norms": norms, "resumed": resumed, "texts": texts, "mistakes": mistakes}
     report = {}
     for name in names or tried:
         (root / name).mkdir()

@@ -53,6 +53,18 @@ def test_a_team_learns_what_one_process_would(report: dict[str, Any], name: str)
     assert found["model"]
 
 
+@pytest.mark.parametrize("name", ("1-3-none", "2-2-full"))
+def test_batch_norms_have_the_statistics_of_the_batch_on_however_many_processes(
+    report: dict[str, Any], name: str
+) -> None:
+    """Of batches that are split, whole ones that others have, and where some of the team have nothing to do."""
+    found = report["norms"][name]
+    assert set(found["codes"]) == {0}
+    assert found["loss"] < CLOSE
+    assert found["weights"] < CLOSE
+    assert found["validated"] < CLOSE
+
+
 @pytest.mark.parametrize("name", ("tiled-none", "tiled-full", "random-none"))
 def test_two_processes_train_a_language_model_as_one_would(report: dict[str, Any], name: str) -> None:
     found = report["texts"][name]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -55,12 +56,23 @@ class RMSNorm(Norm):
         return F.rms_norm(x, (self.dim,), self.weight, self.eps)
 
 
+Pool = Callable[[Tensor], Tensor]
+"""Sums over the tokens that are here in, sums over all tokens of the batch out."""
+
+
+def alone(sums: Tensor) -> Tensor:
+    """All tokens of the batch are here."""
+    return sums
+
+
 class BatchNorm(Norm):
     """Each feature over all real tokens of the batch; at inference over the running average of training."""
 
     def __init__(self, dim: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
         super().__init__(dim, eps)
         self.momentum = momentum
+        self.pool: Pool = alone
+        """Asked while training; whoever deals a batch out to several processes puts another one here."""
         self.running_mean: Tensor
         self.running_var: Tensor
         self.register_buffer("running_mean", torch.zeros(dim))
@@ -71,7 +83,7 @@ class BatchNorm(Norm):
     ) -> Float[Tensor, "batch time dim"]:
         mean, var = self.running_mean, self.running_var
         if self.training:
-            mean, var, count = moments(x, real, over=(0, 1))
+            mean, var, count = moments(x, real, over=(0, 1), pool=self.pool)
             self._remember(mean, var, count)
         return (x - mean) * torch.rsqrt(var + self.eps) * self.weight + self.bias
 
@@ -113,15 +125,19 @@ class GroupNorm(Norm):
 
 
 def moments(
-    x: Float[Tensor, "batch time *features"], real: Bool[Tensor, "batch time"] | None, over: tuple[int, ...]
+    x: Float[Tensor, "batch time *features"],
+    real: Bool[Tensor, "batch time"] | None,
+    over: tuple[int, ...],
+    pool: Pool = alone,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Mean, variance and count over some axes, of real tokens only."""
     if real is None:
         real = x.new_ones(x.shape[:2], dtype=torch.bool)
     weight = real.reshape(*real.shape, *[1] * (x.ndim - 2)).to(x.dtype)
-    count = weight.expand_as(x).sum(over, keepdim=True).clamp(min=1)
-    mean = (x * weight).sum(over, keepdim=True) / count
-    var = ((x - mean).square() * weight).sum(over, keepdim=True) / count
+    count, total = pool(torch.stack([part.sum(over, keepdim=True) for part in (weight.expand_as(x), x * weight)]))
+    count = count.clamp(min=1)
+    mean = total / count
+    var = pool(((x - mean).square() * weight).sum(over, keepdim=True)) / count
     return mean, var, count
 
 

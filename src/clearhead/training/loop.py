@@ -6,13 +6,13 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from itertools import islice, repeat
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import torch
 from numpy.random import SeedSequence
-from torch import Tensor, nn
+from torch import nn
 
 from clearhead.data.batches import Batches, Cursor, Part, Share
 from clearhead.data.examples import where
@@ -100,7 +100,12 @@ class Loop:
 
     def shares(self, cursor: Cursor | None = None) -> Iterator[Share]:
         """This process's part in each step from the cursor on."""
-        return self.batches.shares(cursor or Cursor(), self.config.accumulate, self.team.rank, self.team.size)
+        cursor, accumulate, rank, size = cursor or Cursor(), self.config.accumulate, self.team.rank, self.team.size
+        if not self.sharing.splits_batches:
+            return self.batches.shares(cursor, accumulate, rank, size)
+        # One batch is dealt out by its rows, several may be dealt out whole.
+        single = self.batches.shares(cursor, 1, rank, size)
+        return (_joined(tuple(islice(single, accumulate))) for _ in repeat(None))
 
     def run(self, state: TrainingState) -> Iterator[Event]:
         """Train from `state` to the end, or until `stop` says so."""
@@ -161,7 +166,7 @@ class Loop:
         is_counted = False
         for number, part in enumerate(share.parts, start=1):
             with self.sharing.keeping_gradients(number < len(share.parts)):
-                sums = self.sharing.learn(part.batch)
+                sums = self.sharing.learn(part.batch, part.counts)
                 # Divided by the real tokens of the whole step, so that batches weigh what they hold; gradients will
                 # be the mean over the team, so this undoes that division.
                 (sums.total * (part.counts * self.team.size / share.tokens)).backward()
@@ -175,19 +180,12 @@ class Loop:
         rate = SCHEDULES[self.config.schedule](step, self._course(total))
         set_rate(self.optimizer, rate)
         self.optimizer.step()
-        self.team.average(self._statistics)
         seconds = time.perf_counter() - began
         return StepResult(loss, nll, share.tokens, grad_norm, seconds, share.cursor, right if is_counted else None)
 
     def _seed(self, step: int) -> int:
         """What dropout follows from, so that no random state need be stored: the run's seed, the step, the process."""
         return int(SeedSequence([self.config.seed, step, self.team.rank]).generate_state(1, "uint64")[0] >> 1)
-
-    @cached_property
-    def _statistics(self) -> list[Tensor]:
-        """What the model has learnt beside its weights: the running statistics of norms."""
-        persistent = self.model.state_dict().keys()
-        return [buffer for name, buffer in self.model.named_buffers() if name in persistent]
 
     def _clip(self, step: int, examples: Sequence[int]) -> float:
         parameters = [p for p in self.model.parameters() if p.grad is not None]
@@ -273,6 +271,16 @@ class Loop:
 
     def _count_parameters(self) -> int:
         return sum(p.numel() for p in self.model.parameters())
+
+
+def _joined(shares: Sequence[Share]) -> Share:
+    """The shares of several batches as that of one step."""
+    return Share(
+        shares[-1].cursor,
+        sum(share.tokens for share in shares),
+        tuple(part for share in shares for part in share.parts),
+        tuple(row for share in shares for row in share.examples),
+    )
 
 
 def perplexity(nll: float) -> float:

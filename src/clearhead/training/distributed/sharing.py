@@ -8,13 +8,16 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.parallel import DistributedDataParallel
 
 from clearhead.data.examples import Batch
+from clearhead.nn.norms import BatchNorm
 from clearhead.nn.stacks import Block
 from clearhead.training.distributed.team import Team
 from clearhead.training.losses import Loss, LossSum
@@ -34,14 +37,58 @@ class Lesson(nn.Module):
             return self.objective(self.model, batch, self.loss)
 
 
+class Pooled:
+    """Sums over the tokens of one process in, sums over those of the team out: one for all batch norms of a lesson."""
+
+    def __init__(self, team: Team) -> None:
+        self.team = team
+        self.counts = True
+        """Whether the tokens of this process belong to the batch."""
+
+    def __call__(self, sums: Tensor) -> Tensor:
+        return cast(Tensor, _SumOverTeam.apply(sums if self.counts else sums * 0, self.team))
+
+
+class _SumOverTeam(torch.autograd.Function):
+    """A sum over the team; what everybody makes of it goes back to all whose parts it is made of."""
+
+    @staticmethod
+    def forward(context: Any, part: Tensor, team: Team) -> Tensor:
+        context.team = team
+        return _summed(part, team)
+
+    @staticmethod
+    @once_differentiable
+    def backward(context: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        return _summed(grads[0], context.team), None
+
+
+def _summed(part: Tensor, team: Team) -> Tensor:
+    total = part.clone(memory_format=torch.contiguous_format)
+    team.add_up(total)
+    return total
+
+
 class Sharing:
     """How the weights of a lesson are shared out over a team; in a team of one, which this is for, not at all."""
 
     def __init__(self, lesson: Lesson, team: Team) -> None:
-        self.lesson = lesson
+        self.lesson, self._pool = lesson, Pooled(team)
+        norms = [] if team.is_solo else [module for module in lesson.modules() if isinstance(module, BatchNorm)]
+        for norm in norms:
+            norm.pool = self._pool
+        self.splits_batches = bool(norms)
+        """Whether all of the team must be at the same batch at the same time, for its statistics."""
 
-    def learn(self, batch: Batch) -> LossSum:
-        """The loss of a batch, to be followed by a backward pass; gradients will be the mean over the team."""
+    def learn(self, batch: Batch, counts: bool = True) -> LossSum:
+        """The loss of a batch, to be followed by a backward pass; gradients will be the mean over the team.
+
+        One that does not count is there for the others' sake, whose statistics it leaves alone.
+        """
+        self._pool.counts = counts
+        return self._forward(batch)
+
+    def _forward(self, batch: Batch) -> LossSum:
         return self.lesson(batch)
 
     def measure(self, batch: Batch) -> LossSum:
@@ -73,7 +120,7 @@ class Replicated(Sharing):
                 lesson, broadcast_buffers=False, gradient_as_bucket_view=True, init_sync=False
             )
 
-    def learn(self, batch: Batch) -> LossSum:
+    def _forward(self, batch: Batch) -> LossSum:
         return self.wrapped(batch)
 
     def keeping_gradients(self, kept: bool) -> AbstractContextManager[object]:

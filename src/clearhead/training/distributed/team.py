@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -136,13 +136,6 @@ class Team:
         """Let a tensor be the sum of the team's."""
         if not self.is_solo:
             dist.all_reduce(tensor)
-
-    def average(self, buffers: Iterable[Tensor]) -> None:
-        """Let running statistics be the mean of the team's."""
-        if not self.is_solo:
-            for buffer in buffers:
-                self.add_up(buffer)
-                buffer /= self.size
 
     def note(self, key: str, text: str) -> None:
         """Remember something beyond a restart."""
