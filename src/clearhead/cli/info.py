@@ -59,9 +59,14 @@ def describe(directory: Path) -> dict[str, Any]:
     if not (home / "config.json").is_file():
         raise MissingInputError(f"{directory} is neither a model nor a run directory: it has no config.json")
     config, tokenizer = read_json(home / "config.json"), home / "tokenizer_config.json"
-    facts: dict[str, Any] = {"path": str(directory), "format_version": config.get("format_version")}
+    if "format_version" not in config:
+        raise MissingInputError(
+            f"{directory} is not a model of Clearhead's: its config.json names no format_version; "
+            "what is stored as Hugging Face does it, clearhead import reads"
+        )
+    facts: dict[str, Any] = {"path": str(directory), "format_version": config["format_version"]}
     facts |= {name: config[name] for name in SHAPE if config.get(name) is not None}
-    if (fewer := config.get("reduce", {}).get("kind", "none")) != "none":
+    if (fewer := _section(config, "reduce", home / "config.json").get("kind", "none")) != "none":
         facts["reduce"] = fewer
     if tokenizer.is_file():
         facts["tokenizer"] = read_json(tokenizer).get("kind")
@@ -75,9 +80,9 @@ def _exported(directory: Path) -> dict[str, Any]:
     notes, parity = (read_json(directory / name) for name in (EXPORT, "parity.json"))
     facts: dict[str, Any] = {"path": str(directory), "format_version": notes.get("format_version")}
     facts |= {name: notes[name] for name in ("engine", "quantize", "made_by") if notes.get(name) is not None}
-    shape = notes.get("model", {})
+    shape = _section(notes, "model", directory / EXPORT)
     facts |= {name: shape[name] for name in SHAPE if shape.get(name) is not None}
-    facts["weights_bytes"] = parity.get("exported", {}).get("size")
+    facts["weights_bytes"] = _section(parity, "exported", directory / "parity.json").get("size")
     facts |= {name: parity[name] for name in PARITY if parity.get(name) is not None}
     return facts | _data(directory)
 
@@ -97,12 +102,25 @@ def _data(home: Path) -> dict[str, Any]:
     for path in (home / "training_config.toml", home / "config.toml"):
         if path.is_file():
             try:
-                data = tomllib.loads(path.read_text(encoding="utf-8")).get("data", {})
+                tree = tomllib.loads(path.read_text(encoding="utf-8"))
             except ValueError as error:
                 raise StorageError(f"{path} is not valid TOML: {error}") from None
-            parts = {"data_parts": ", ".join(part["tsv"] for part in data["parts"])} if data.get("parts") else {}
+            data = _section(tree, "data", path)
+            names = [str(part["tsv"]) for part in _list(data.get("parts")) if isinstance(part, dict) and "tsv" in part]
+            parts = {"data_parts": ", ".join(names)} if names else {}
             return {f"data_{name}": data[name] for name in DATA if name in data} | parts
     return {}
+
+
+def _section(tree: dict[str, Any], name: str, path: Path) -> dict[str, Any]:
+    found = tree.get(name, {})
+    if not isinstance(found, dict):
+        raise StorageError(f"{path}: '{name}' is a value, not a section")
+    return found
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _progress(directory: Path) -> dict[str, Any]:
@@ -129,11 +147,13 @@ def count_parameters(weights: Path) -> int:
 def _readable(name: str, value: Any) -> str:
     from clearhead.training.logbook import clock
 
-    forms: dict[str, Callable[[Any], str]] = {
-        "weights_bytes": lambda size: f"{size:,}",
-        "parameters": lambda count: f"{count:,}",
-        "labels": lambda labels: ", ".join(labels),
-        "best_loss": lambda loss: f"{loss:.4f}",
-        "seconds": lambda seconds: f"{seconds:.0f} ({clock(seconds)})",
+    # What others have written may be of any kind: only what can be is made pretty.
+    forms: dict[str, tuple[tuple[type, ...], Callable[[Any], str]]] = {
+        "weights_bytes": ((int,), lambda size: f"{size:,}"),
+        "parameters": ((int,), lambda count: f"{count:,}"),
+        "labels": ((list,), lambda labels: ", ".join(map(str, labels))),
+        "best_loss": ((int, float), lambda loss: f"{loss:.4f}"),
+        "seconds": ((int, float), lambda seconds: f"{seconds:.0f} ({clock(seconds)})"),
     }
-    return "none yet" if value is None else forms.get(name, str)(value)
+    kinds, form = forms.get(name, ((object,), str))
+    return "none yet" if value is None else form(value) if isinstance(value, kinds) else str(value)
