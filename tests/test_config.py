@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,11 @@ SMALLEST: dict[str, Any] = {"data": {"kind": "numbers"}, "train": {"steps": 3}}
         ({"trian": {"steps": 3}}, r"unknown key 'trian', did you mean 'train'\?"),
         ({"train": {"steps": "many"}}, r"'train.steps' = 'many': .*integer"),
         ({"train": {"steps": -1}}, r"'train.steps' = -1: .*greater than or equal to 1"),
+        ({"train": {"epochs": math.inf}}, r"'train.epochs' = inf: input should be a finite number"),
+        ({"train": {"clip": math.nan}}, r"'train.clip' = nan: input should be a finite number"),
+        ({"train": {"seed": 2**63}}, r"'train.seed' = 9223372036854775808: .*less than 9223372036854775808"),
         ({"train": {"steps": 3, "schedule": "cosin"}}, r"unknown schedule, did you mean 'cosine'\?"),
+        ({"train": {"steps": 3}, "out": "runs/\udce9t\udce9"}, r"'out' = 'runs/\\udce9t\\udce9': not valid UTF-8"),
         ({"train": {"steps": 3}, "model": {"norm": "leyer"}}, r"unknown norm, did you mean 'layer'\?"),
         (
             {"train": {"steps": 3}, "data": {"limits": {"max_char": 5}}},

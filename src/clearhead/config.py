@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
 import tomli_w
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError, field_validator
 
 from clearhead.errors import ConfigError, MissingInputError, did_you_mean
 
@@ -25,8 +25,25 @@ class Record(BaseModel):
     """A frozen set of named, typed settings; the text under a field is its help."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, use_attribute_docstrings=True, protected_namespaces=()
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        protected_namespaces=(),
     )
+
+    @field_validator("*")
+    @classmethod
+    def _can_be_written(cls, value: Any) -> Any:
+        """Settings are kept in files of UTF-8, and a file's name may be any bytes."""
+        for text in value if isinstance(value, list) else [value]:
+            if isinstance(text, str) and not text.isascii():
+                try:
+                    text.encode()
+                except UnicodeEncodeError:
+                    raise ValueError("not valid UTF-8, as settings must be: rename what has that name") from None
+        return value
 
 
 def one_of(choices: Iterable[str], family: str) -> AfterValidator:

@@ -17,7 +17,7 @@ from clearhead.training.schedules import SCHEDULES
 class TrainConfig(Record):
     """How a model is trained."""
 
-    seed: int = Field(1, ge=0)
+    seed: int = Field(1, ge=0, lt=2**63)
     """Fixes initial weights, dropout and the order of the data: the same seed on as many processes repeats the run bit
     for bit on a CPU."""
     steps: int | None = Field(None, ge=1)
