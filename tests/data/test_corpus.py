@@ -215,6 +215,23 @@ def test_the_cache_is_where_the_environment_says(monkeypatch: pytest.MonkeyPatch
     assert len(list((tmp_path / "mine").iterdir())) == 1
 
 
+def test_without_a_home_folder_one_line_says_what_to_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in ("HOME", "CLEARHEAD_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+    def unknown(number: int) -> None:
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    with pytest.raises(StorageError, match="this user has no home folder: set CLEARHEAD_CACHE"):
+        cache_root()
+    monkeypatch.setenv("CLEARHEAD_CACHE", str(tmp_path))
+    assert cache_root() == tmp_path
+    monkeypatch.delenv("CLEARHEAD_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_root() == tmp_path / "clearhead"
+
+
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-1])
 

@@ -28,6 +28,9 @@ from clearhead.errors import MissingInputError, StorageError
 from clearhead.text import BOS_ID, EOS_ID, PAD_ID, TokenizerPair
 
 CHUNK = 4096
+DERIVATION = 1
+"""Raise it with every change by which the same data and settings give something else: other pairs kept, altered or
+spelt, texts cut at other places, other tokens. What was stored until then is then made anew; a test tells when."""
 
 Progress = Callable[[int], None]
 Result = TypeVar("Result")
@@ -198,14 +201,18 @@ def sentences_of(ids: Integers, offsets: NDArray[np.int64]) -> Sentences:
 
 def cache_root() -> Path:
     """Where tokenised corpora are kept: $CLEARHEAD_CACHE, or else `clearhead` in the user's cache folder."""
-    if ours := os.environ.get("CLEARHEAD_CACHE"):
-        return Path(ours).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "clearhead"
+    xdg = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    try:
+        return Path(os.environ.get("CLEARHEAD_CACHE") or xdg / "clearhead").expanduser()
+    except RuntimeError:  # Such a user may be that of a container or a service.
+        raise StorageError(
+            "this user has no home folder: set CLEARHEAD_CACHE to a folder that can be written"
+        ) from None
 
 
 def cache_key(*parts: str) -> str:
-    """One hash of several strings; it changes with any of them and with the borders between them."""
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+    """One hash of several strings; it changes with any of them, with the borders between them and with DERIVATION."""
+    return hashlib.sha256(json.dumps([DERIVATION, *parts]).encode()).hexdigest()
 
 
 def corpus_key(content: str, tokenizers: TokenizerPair, max_len: int) -> str:
