@@ -79,20 +79,30 @@ def test_a_second_segment_is_the_own_or_anothers_of_about_the_same_length(texts:
     assert 100 < own < 200
 
 
+def test_a_second_segment_from_elsewhere_leaves_as_many_tokens_as_are_asked_for(texts: TokenisedTexts) -> None:
+    spans = Spans(texts, MAX_LEN)
+    number = int(np.flatnonzero(spans.are_divisible)[0])
+    least = int(spans.lengths[number]) - 1
+    divided = [spans.divided(number, np.random.default_rng(seed).random(16), least) for seed in range(300)]
+    assert all(len(first.ids) + len(second.ids) >= least for first, second, _ in divided)
+    assert 100 < sum(not is_next for *_, is_next in divided) < 200
+
+
 def test_with_one_document_nothing_can_come_from_elsewhere(tokenizer: Tokenizer, tmp_path: Path) -> None:
     rows = [(0, 0, "abc"), (0, 0, "def")]
     spans = Spans(driven(tokenising_texts("one", lambda: rows, tokenizer, root=tmp_path), None), MAX_LEN)
     assert all(spans.divided(0, np.random.default_rng(seed).random(16))[2] for seed in range(20))
 
 
+@pytest.mark.parametrize("asked", [0.15, 0.7, 0.95])
 @pytest.mark.parametrize("pack", [False, True])
 @pytest.mark.parametrize("next_sentence", [False, True])
-def test_what_is_planned_is_what_is_made(texts: TokenisedTexts, next_sentence: bool, pack: bool) -> None:
-    found = examples(texts, next_sentence=next_sentence, pack=pack)
+def test_what_is_planned_is_what_is_made(texts: TokenisedTexts, next_sentence: bool, pack: bool, asked: float) -> None:
+    found = examples(texts, next_sentence=next_sentence, pack=pack, asked=asked)
     assert sum(len(row) for row in found.rows) == len(found.spans)
     assert found.lengths.max() <= MAX_LEN
     for row in range(len(found)):
-        for draw in (None, Draw(1, 0), Draw(1, 1)):
+        for draw in (None, *(Draw(1, epoch) for epoch in range(10))):
             batch = found.batch(np.array([row]), draw)
             assert batch.num_answers == found.answers[row] == batch.asked.sum() == batch.weights.sum()
             assert batch.ids.shape[1] <= found.lengths[row]

@@ -188,7 +188,7 @@ class MaskedDocuments:
             first = self.spans.whole(number)
             found = masked(first.ids, count, first.begins, order, form, self.vocab_size)
             return _Text(found, np.asarray(first.ids), len(first.ids), count, -1)
-        first, second, is_next = self.spans.divided(number, shares(pair))
+        first, second, is_next = self.spans.divided(number, shares(pair), count)
         both = np.concatenate([first.ids, second.ids])
         begins = None
         if first.begins is not None and second.begins is not None:

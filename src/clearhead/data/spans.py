@@ -54,20 +54,22 @@ class Spans:
         """All tokens of a span."""
         return self._segment(int(self._bounds[number]), int(self._bounds[number + 1]))
 
-    def divided(self, number: int, chance: NDArray[np.float64]) -> tuple[Segment, Segment, bool]:
+    def divided(self, number: int, chance: NDArray[np.float64], least: int = 0) -> tuple[Segment, Segment, bool]:
         """A span in two segments, the second its own or, half of the time, another's; and whether it is its own.
 
-        `chance` are numbers from 0 to 1: where to cut, which of the two, and several to draw the other from.
+        `chance` are numbers from 0 to 1: where to cut, which of the two, and several to draw the other from. Another's
+        is not longer and hardly shorter, and both together have `least` tokens or more, if the span has.
         """
         first, last = int(self._bounds[number]), int(self._bounds[number + 1])
         cut = first + 1 + int(chance[0] * (last - first - 1))
-        own = self._segment(cut, last)
-        other = self._elsewhere(number, len(own.ids), chance[2 : 2 + TRIES]) if chance[1] < 0.5 else None
-        return self._segment(first, cut), own if other is None else other, other is None
+        begin, own = self._segment(first, cut), self._segment(cut, last)
+        lengths = max(len(own.ids) - len(own.ids) // 2, least - len(begin.ids)), len(own.ids)
+        other = self._elsewhere(number, lengths, chance[2 : 2 + TRIES]) if chance[1] < 0.5 else None
+        return begin, own if other is None else other, other is None
 
-    def _elsewhere(self, number: int, length: int, chance: NDArray[np.float64]) -> Segment | None:
-        """The end of a span of another document, not longer and hardly shorter; None if none is found."""
-        low, high = np.searchsorted(self._end_lengths, (length - length // 2, length + 1))
+    def _elsewhere(self, number: int, lengths: tuple[int, int], chance: NDArray[np.float64]) -> Segment | None:
+        """The end of a span of another document, of a length from one to another; None if none is found."""
+        low, high = np.searchsorted(self._end_lengths, (lengths[0], lengths[1] + 1))
         low = max(low, high - NEAREST)
         document = self.document(number)
         for draw in chance if high > low else ():
