@@ -64,17 +64,22 @@ def test_a_run_may_move_with_its_data(run: Path, tmp_path: Path, monkeypatch: py
     assert read(tmp_path / "moved" / "runs" / "one").path("data/a.txt").read_text() == "here"
 
 
-def test_a_run_that_moved_alone_looks_here_or_says_what_to_do(
+def test_a_run_that_moved_alone_takes_no_other_file_and_says_what_to_do(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = tmp_path / "elsewhere" / "deep" / "one"
     shutil.copytree(run, alone)
-    assert read(alone).path("data/a.txt").read_text() == "here", "this is where the data are"
+    for folder in (tmp_path, tmp_path / "project"):
+        monkeypatch.chdir(folder)
+        with pytest.raises(
+            MissingInputError,
+            match=r"there is no .*/data/a\.txt, where the training data were: put data/a\.txt there, or set data\.base",
+        ):
+            read(alone).path("data/a.txt")
+    stored = (alone / "config.toml").read_text()
+    (alone / "config.toml").write_text(stored.replace('base = "../.."', f'base = "{tmp_path / "project"}"'))
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(
-        MissingInputError, match=r"there is no .*/data/a\.txt, where the training data were: put data/a"
-    ):
-        read(alone).path("data/a.txt")
+    assert read(alone).path("data/a.txt").read_text() == "here"
 
 
 def test_a_copied_config_still_finds_them(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

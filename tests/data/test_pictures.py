@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -159,6 +160,12 @@ def test_pictures_in_folders_below_a_class_belong_to_it(folder: Path) -> None:
     found = opened(Folder(folder))
     assert len(found) == 13
     assert found.counts() == before.counts() | {"down": 5}
+
+
+def test_a_folder_whose_name_is_no_text_can_be_no_label(folder: Path) -> None:
+    (folder / os.fsdecode(b"caf\xe9")).mkdir()
+    with pytest.raises(DataError, match=r"has a folder 'caf\\xe9', whose name is not UTF-8"):
+        Folder(folder)
 
 
 def test_files_that_are_no_pictures_are_left_out_and_that_is_said(folder: Path) -> None:

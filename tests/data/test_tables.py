@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,22 @@ def test_bad_bytes_spoil_one_row_only(tmp_path: Path) -> None:
         assert [(row.line, row.reason) for row in rows(tmp_path / name)] == [(2, Reason.BAD_ENCODING), (3, Reason.KEPT)]
 
 
+@pytest.mark.parametrize(
+    "field", [b'"caf\xe9, the first\nthe second"', b'"the first\ncaf\xe9, ""the"" second"', b'caf\xe9 of "it"']
+)
+def test_bad_bytes_in_a_field_of_csv_over_several_lines_spoil_one_row_only(field: bytes, tmp_path: Path) -> None:
+    """What follows is no row of its own, and no quote that is not closed."""
+    (tmp_path / "a.csv").write_bytes(b"text,label\n" + field + b',pos\n"good",neg\n')
+    first, last = rows(tmp_path / "a.csv")
+    assert (first.line, first.values, first.reason) == (2, (), Reason.BAD_ENCODING)
+    assert (last.values, last.reason) == (("good", "neg"), Reason.KEPT)
+
+
+def test_bad_bytes_beside_the_names_of_the_columns_do_no_harm(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"text,gr\xf6sse,label\ngood,3,pos\n")
+    assert [row.values for row in rows(tmp_path / "a.csv")] == [("good", "pos")]
+
+
 def test_half_a_character_in_json_spoils_one_row_only(tmp_path: Path) -> None:
     lines = [r'{"text": "broken \ud83d here", "label": "a"}', r'{"text": "whole \ud83d\ude00", "label": "\udc00"}']
     path = write(tmp_path / "a.jsonl", "\n".join([*lines, r'{"text": "whole \ud83d\ude00", "label": "a"}']) + "\n")
@@ -208,3 +225,15 @@ def test_mistakes_in_folders_are_told(tmp_path: Path) -> None:
     write(tmp_path / "stray.txt", "x")
     with pytest.raises(DataError, match=r"stray\.txt is not in the folder of a class"):
         rows(tmp_path)
+
+
+def test_a_folder_whose_name_is_no_text_can_be_no_label(tmp_path: Path) -> None:
+    """It could not be stored with a model, nor shown."""
+    odd = tmp_path / os.fsdecode(b"caf\xe9")
+    odd.mkdir()
+    write(odd / "a.txt", "black")
+    with pytest.raises(
+        DataError, match=r"has a folder 'caf\\xe9', whose name is not UTF-8 and can be no label: rename"
+    ):
+        rows(tmp_path)
+    assert [row.values for row in rows(tmp_path, ("text",))] == [("black",)], "without labels nobody asks"

@@ -52,6 +52,21 @@ def test_a_translator_from_another_folder_and_after_a_move(
     assert "moved/data/a.de, where the training data were: put data/a.de there" in lost.err
 
 
+def test_a_file_of_the_same_name_is_not_taken_for_lost_data(project: Path, clearhead: Clearhead) -> None:
+    files = ("--source", "data/a.de", "--target", "data/a.en", "--out", "runs/one")
+    assert clearhead("train", "translator", *files, *assignments(*TINY, "data.hold_out=5", "train.steps=1")).code == 0
+    away = project.parent / "away"
+    away.mkdir()
+    (project / "runs").rename(away / "runs")
+    for command in (("score", "--model", "../away/runs/one", "--split"), ("train", "../away/runs/one", "--resume")):
+        lost = clearhead(*command, *(("validation",) if "score" in command else ()))
+        assert lost.code == 66 and lost.err.count("\n") == 1 and "away/data/a.de" in lost.err, lost.err
+    went_on = clearhead("train", "../away/runs/one", "--resume", *assignments("train.steps=2", "data.base=."))
+    assert went_on.code == 0, went_on.err
+    scored = clearhead("score", "--model", "../away/runs/one", "--split", "validation")
+    assert scored.code == 0, "where the data are is written down"
+
+
 def test_a_language_model_and_its_config_used_again(
     project: Path, clearhead: Clearhead, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ import tomli_w
 
 from clearhead.config import Record, Tree, read_toml
 from clearhead.data.sets import set_file
-from clearhead.errors import MissingInputError
+from clearhead.errors import DataError, MissingInputError
 
 
 class NamedFiles(Record):
@@ -36,22 +36,33 @@ class NamedFiles(Record):
         values = (getattr(self, name) for name in self.FILES)
         return [file for value in values for file in ([value] if isinstance(value, str) else value or ())]
 
+    @property
+    def loose_files(self) -> list[str]:
+        """Those that are of no set."""
+        return self.files if self.dataset is None else []
+
     def path(self, name: str) -> Path:
-        """Where a named file lies: in the named set, if there is one, or in the folder where it was named."""
-        if self.dataset is not None:
-            return set_file(self.dataset, name)
+        """Where a named file lies: in the named set, if there is one, or in the folder where it was named.
+
+        It is not looked for anywhere else: a file of the same name holds something else.
+        """
+        return self.loose(name) if self.dataset is None else set_file(self.dataset, name)
+
+    def loose(self, name: str) -> Path:
+        """Where a file of no set lies."""
         if self.base is None or Path(name).is_absolute():
             return Path(name)
         there = Path(self.base, name)
-        if not there.exists() and not Path(name).exists():
+        if not there.exists():
             raise MissingInputError(
-                f"there is no {there}, where the training data were: put {name} there, or go to the folder that has it"
+                f"there is no {there}, where the training data were: put {name} there, or set data.base to the folder "
+                "that has it now (to train with --set, else in config.toml)"
             )
-        return there if there.exists() else Path(name)
+        return there
 
     def seen_from(self, directory: Path) -> str | None:
         """`base` for a config file in a directory; none is needed where all names are absolute, or those of a set."""
-        if self.dataset is not None or all(Path(file).is_absolute() for file in self.files):
+        if all(Path(file).is_absolute() for file in self.loose_files):
             return None
         return _relative(Path(self.base or "."), directory)
 
@@ -79,6 +90,18 @@ def kept_settings(home: Path, to: Path) -> str:
         return path.read_text(encoding="utf-8")
     data["base"] = _relative(home / data["base"], to)
     return tomli_w.dumps(tree)
+
+
+def label_of(folder: Path, name: str) -> str:
+    """The name of one of its folders as a label, which is stored and shown: it must be text."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(name).decode(errors="backslashreplace")
+        raise DataError(
+            f"{folder} has a folder '{shown}', whose name is not UTF-8 and can be no label: rename it"
+        ) from None
+    return name
 
 
 def _relative(folder: Path, directory: Path) -> str:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from clearhead.data.corpus import cache_key
 from clearhead.data.idx import read_idx
+from clearhead.data.naming import label_of
 from clearhead.data.picture_reading import GREY, SMOOTH, Form, digest_of, pillow, read_picture, reading, upright
 from clearhead.errors import ConfigError, DataError, MissingInputError
 from clearhead.storage import storage_error
@@ -143,7 +144,7 @@ class Folder:
         pillow()
         try:
             folders = sorted(entry for entry in path.iterdir() if entry.is_dir() and not entry.name.startswith("."))
-            found = {folder.name: _files_in(folder) for folder in folders}
+            found = {label_of(path, folder.name): _files_in(folder) for folder in folders}
         except OSError as error:
             raise storage_error(path, error) from None
         if not found:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from clearhead.data.lines import TextFile, without_controls
+from clearhead.data.naming import label_of
 from clearhead.data.reasons import Reason
 from clearhead.errors import ConfigError, DataError, MissingInputError, choose
 
@@ -72,12 +73,16 @@ class OneFile:
 
         A label does not become wrong by one odd character in its text, and no text may be missing from a score.
         """
+        return (line for _, line in self.read())
+
+    def read(self) -> Iterator[tuple[bytes | Reason, str | Reason]]:
+        """The same, each line beside what it is in the file."""
         self._num_cleaned = 0
         for raw in self.file.raw_lines():
             line = _decoded(raw)
             clean = line if isinstance(line, Reason) else without_controls(line)
             self._num_cleaned += clean != line
-            yield clean
+            yield raw, clean
 
     def where(self, line: int) -> str:
         return f"{self.path} line {line:,}"
@@ -166,10 +171,12 @@ class CommaSeparatedRows(OneFile):
             line = reader.line_num + 1
 
     def _lines(self, broken: list[Reason]) -> Iterator[str]:
-        for line in self.lines():
+        """Lines as the reader needs them: of one that is no text, its quotes and commas, which others go by."""
+        for raw, line in self.read():
             if isinstance(line, Reason):
                 broken.append(line)
-            yield "\n" if isinstance(line, Reason) else f"{line}\n"
+                line = "" if isinstance(raw, Reason) else without_controls(raw.decode(errors="replace"))
+            yield f"{line}\n"
 
 
 class JsonLines(OneFile):
@@ -233,11 +240,12 @@ class Folder:
                 raise DataError(
                     f"{self.path / file} is not in the folder of a class: {self.path}/CLASS/{file} is wanted"
                 )
+            labels = [label_of(self.path, file.parts[0])] if len(self.columns) > 1 else []
             has_text = (self.path / file).stat().st_size > 0
             lines = [_decoded(raw) for raw in TextFile(self.path / file).raw_lines()] if has_text else []
             bad = next((line for line in lines if isinstance(line, Reason)), None)
             text = "\n".join(without_controls(line) for line in lines if isinstance(line, str))
-            yield Row(number, (text, file.parts[0])[: len(self.columns)]) if bad is None else Row(number, (), bad)
+            yield Row(number, (text, *labels)) if bad is None else Row(number, (), bad)
 
     def where(self, line: int) -> str:
         return str(self.path / self.files[line - 1])
