@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
+import http.client
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -129,6 +132,28 @@ def test_a_download_that_was_cut_goes_on_where_it_was(
     assert Site.asked == [None, *(f"bytes={count * third}-" for count in range(1, cuts + 1))]
     assert (folder / "a.de").read_bytes() == TEXT
     assert [path.name for path in folder.iterdir()] == ["a.de"]
+
+
+@pytest.mark.parametrize(
+    "error", [OSError(errno.EHOSTUNREACH, "No route to host"), ssl.SSLError("record layer failure")]
+)
+def test_a_line_that_breaks_is_not_blamed_on_the_disk(
+    error: OSError, site: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one_file_set(monkeypatch, f"{site}/plain")
+    read = http.client.HTTPResponse.read
+    third = len(TEXT) // 3
+
+    def breaks(answer: http.client.HTTPResponse, size: int | None = None) -> bytes:
+        if size is not None and answer.length != len(TEXT):
+            raise error
+        return read(answer, third)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(http.client.HTTPResponse, "read", breaks)
+        with pytest.raises(UnavailableError, match=r"cannot download http://.*: .*; try again later, or put a\.de"):
+            fetch("mini")
+    assert (sets.places("mini")[-1] / "a.de.part").read_bytes() == TEXT[:third]
 
 
 def test_what_is_cut_off_is_kept_where_no_length_was_told(site: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,7 +73,7 @@ def _receive(url: str, out: IO[bytes], name: str, progress: Progress | None) -> 
         total = begun + int(length) if length is not None else None
         received, is_cut = begun, False
         try:
-            while block := answer.read(BLOCK):
+            while block := _block(answer):
                 out.write(block)
                 received += len(block)
                 if progress is not None:
@@ -85,6 +85,14 @@ def _receive(url: str, out: IO[bytes], name: str, progress: Progress | None) -> 
         if is_cut or (total is not None and received != total):
             done = f"{received:,} bytes" if total is None else f"{received:,} of {total:,} bytes"
             raise UnavailableError(f"{url} was cut off after {done}: try again, and it goes on there")
+
+
+def _block(answer: IO[bytes]) -> bytes:
+    """Some more of an answer; whatever breaks a line, no disk is to blame."""
+    try:
+        return answer.read(BLOCK)
+    except OSError as error:
+        raise urllib.error.URLError(error) from None
 
 
 @contextlib.contextmanager
