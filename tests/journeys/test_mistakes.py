@@ -142,6 +142,8 @@ WRONG: dict[str, tuple[str, int, str]] = {
         66,
         "there is no directory .*/no to save x in",
     ),
+    "draw nowhere": ("inspect {run} eins --png {tmp}/no/x.png", 66, "there is no directory .*/no to write x.png in"),
+    "growth drawn nowhere": ("bench growth --out {tmp}/no/x.png", 66, "there is no directory .*/no to write x.png in"),
     "info on nothing": ("info nowhere", 66, "there is no directory nowhere"),
     "info on a file": ("info {corpus}/test.de", 66, "is a file, not a model or run directory"),
     "info on another directory": ("info {corpus}", 66, "neither a model nor a run directory: it has no config.json"),

@@ -87,8 +87,8 @@ def growth(*, out: Path = Path("growth.png"), threads: Threads = None, quick: Sw
         from clearhead.inspection.pictures import ENDINGS
     refuse_ending("--out", out, *ENDINGS)
     found = growing.measure(quick=quick, threads=threads, told=show.note)
-    growing.draw(found, out)
     _write(growing.COLUMNS, map(growing.row, found), growing.remark(threads or torch.get_num_threads()))
+    growing.draw(found, out)
     show.note(f"the picture is in {out}")
 
 
@@ -150,12 +150,12 @@ def reduce(
     count = sum(batch.num_answers for batch in batches)
     few = max(1, round(len(batches) * min(1.0, timed / count)))
     found = reduction.measure(tried, batches, ways, rounds=rounds, timed=few, told=show.note)
-    reduction.draw(found, out, f"{model.resolve().name}: {found[0].total:,} examples")
     _write(reduction.COLUMNS, map(reduction.row, found), reduction.remark(found, threads or torch.get_num_threads()))
+    reduction.draw(found, out, f"{model.resolve().name}: {found[0].total:,} examples")
     show.note(f"the picture is in {out}")
 
 
 def _write(columns: Sequence[str], rows: Iterable[Sequence[str]], remark: str) -> None:
-    """A Markdown table on stdout."""
+    """A Markdown table on stdout, before anything is drawn: what took so long must not be lost with a picture."""
     lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}", *(f"| {' | '.join(row)} |" for row in rows)]
     sys.stdout.write("\n".join([*lines, "", remark, ""]))

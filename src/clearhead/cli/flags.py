@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from clearhead.errors import UsageError
+from clearhead.errors import MissingInputError, UsageError
 
 _AT_LEAST_ONE = Number(gte=1)
 
@@ -100,9 +100,11 @@ def refuse(mode: str, useless: Mapping[str, object]) -> None:
 
 
 def refuse_ending(flag: str, path: Path | None, *endings: str) -> None:
-    """A file is of the kind that its name says, so that its readers know too."""
+    """A file is of the kind that its name says, so that its readers know too; one that has no place costs no work."""
     if path is not None and path.suffix.lower() not in endings:
         raise UsageError(f"{flag} writes a file that ends with {' or '.join(endings)}, not {path}")
+    if path is not None and not path.parent.is_dir():
+        raise MissingInputError(f"there is no directory {path.parent} to write {path.name} in")
 
 
 def use_threads(threads: int | None) -> None:
