@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import matplotlib
 import matplotlib.image
@@ -52,6 +53,15 @@ def test_a_true_label_is_a_row_of_a_confusion_matrix_and_an_answer_a_column(tmp_
     first, last = (np.argwhere(side > 1).mean(0) for side in (darker, -darker))
     assert first[0] == pytest.approx(last[0], abs=3) and first[0] < len(darker) / 2
     assert first[1] < last[1] - len(darker) / 5
+
+
+@pytest.mark.parametrize("sign", ["\x07", "\x0c", "\x00", "\ufffe"], ids=ascii)
+def test_an_svg_can_be_read_whatever_characters_a_text_has(tmp_path: Path, sign: str) -> None:
+    path, text = tmp_path / "heads.svg", f"Ein{sign} Mann"
+    draw_heads(path, heads(1, 2, 2), ["a", text], ["x", "y"], [text], text)
+    ElementTree.parse(path)
+    assert path.read_text(encoding="utf-8").count("Ein\ufffd Mann") == 3
+    assert [one.name for one in tmp_path.iterdir()] == ["heads.svg"]
 
 
 @pytest.mark.parametrize("name", ["x.txt", "x"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import io
 import math
+import re
 import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from clearhead.errors import UsageError
-from clearhead.storage import storage_error
+from clearhead.storage import storage_error, write_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,6 +39,8 @@ CELL, SMALL_CELL = (0.42, 0.36), (0.31, 0.28)
 DOTS_PER_INCH = 130
 MOST_DOTS = 10_000
 """The longest side of a picture; long sentences are drawn finer, not larger, so that memory is bounded."""
+_NO_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+"""Characters that no XML may hold: one of them makes a whole file unreadable."""
 
 
 def draw_heads(
@@ -136,7 +140,13 @@ def save_figure(figure: Figure, path: Path) -> None:
     if path.suffix.lower() not in ENDINGS:
         raise UsageError(f"{path}: a name that ends with one of {', '.join(ENDINGS)} says what to draw")
     try:
-        figure.savefig(path)
+        if path.suffix.lower() == ".svg":
+            # Beside the outlines of its letters, matplotlib writes every text down as it is.
+            drawn = io.StringIO()
+            figure.savefig(drawn, format="svg")
+            write_text(path, _NO_XML.sub("\ufffd", drawn.getvalue()))
+        else:
+            figure.savefig(path)
     except OSError as error:
         raise storage_error(path, error) from error
 
