@@ -54,13 +54,39 @@ def translator(decoder_layers: int, start: str = "glorot", encoder_layers: int =
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("num_heads", 4), ("positions", "rotary"), ("feedforward", "gelu"), ("residual", "post"), ("norm", "rms")],
+    [
+        ("num_heads", 4),
+        ("positions", "rotary"),
+        ("feedforward", "gelu"),
+        ("residual", "post"),
+        ("norm", "rms"),
+        ("decoder_norm", "rms"),
+    ],
 )
 def test_weights_that_would_be_read_otherwise_are_not_taken(name: str, value: Any) -> None:
     known = translator(1)
     other = Translator(known.config.model_copy(update={name: value}))
     with pytest.raises(ConfigError, match=rf"from runs/known, .*: model\.{name} is .* there and {value} here"):
         take_weights(other, StoredModel(known, None, None, Path("runs/known")))
+
+
+def tied(tie: str) -> Translator:
+    return Translator(translator(1).config.model_copy(update={"tie": tie})).eval()
+
+
+@pytest.mark.parametrize(("there", "here"), [("all", "target"), ("all", "none"), ("target", "none")])
+def test_a_table_that_was_tied_is_taken_for_all_that_it_was(there: str, here: str) -> None:
+    known, model = tied(there), tied(here)
+    note = take_weights(model, StoredModel(known, None, None, Path("runs/known")))
+    assert "new:" not in note
+    source, target = torch.randint(3, 9, (2, 5)), torch.randint(3, 9, (2, 4))
+    assert torch.equal(model(source, target), known(source, target))
+
+
+@pytest.mark.parametrize(("there", "here"), [("none", "target"), ("none", "all"), ("target", "all")])
+def test_tables_that_differ_are_not_made_one(there: str, here: str) -> None:
+    with pytest.raises(ConfigError, match=r"cannot start .* from runs/known, .* are two tables there and one here"):
+        take_weights(tied(here), StoredModel(tied(there), None, None, Path("runs/known")))
 
 
 def test_new_decoder_layers_change_nothing_at_a_still_start() -> None:

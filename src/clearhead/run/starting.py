@@ -26,7 +26,7 @@ SHOWN = 4
 """How many names of new tensors are told."""
 NOT_SHAPE = {"kind", "dropout", "attention_dropout", "kernel", "start", "reduce"}
 """Settings of a model that may be others than those of the one it starts from."""
-READING = ("num_heads", "norm", "residual", "feedforward", "positions", "scale_embeddings")
+READING = ("num_heads", "norm", "decoder_norm", "residual", "feedforward", "positions", "scale_embeddings")
 """Settings that say how weights are read and that no shape of a tensor shows."""
 
 
@@ -74,6 +74,7 @@ def take_weights(model: Model, start: StoredModel) -> str:
     """
     _check_reading(model, start)
     ours, theirs = named_tensors(model), _offered(model, start)
+    _check_ties(model, theirs, start)
     fitting = [name for name in ours if name in theirs and _fits(name, theirs[name], ours[name])]
     # What makes tokens fewer may be new: it is learnt on top of what was learnt without it.
     optional = (*_layers_that_add_nothing(model, theirs), ".reduction.")
@@ -114,7 +115,7 @@ def _take(name: str, there: Tensor, here: Tensor) -> None:
 def _check_reading(model: Model, start: StoredModel) -> None:
     """Refuse a model that would take the weights for something else than they are."""
     for name in READING:
-        here, there = (getattr(one.config, name, None) for one in (model, start.model))
+        here, there = (_reading(one.config, name) for one in (model, start.model))
         if None not in (here, there) and here != there:
             raise ConfigError(
                 f"cannot start a {model.config.kind} from {start.path}, which is a {start.kind}: model.{name} is "
@@ -122,11 +123,34 @@ def _check_reading(model: Model, start: StoredModel) -> None:
             )
 
 
+def _reading(config: ModelConfig, name: str) -> Any:
+    value = getattr(config, name, None)
+    return getattr(config, "norm", None) if value is None and name == "decoder_norm" else value
+
+
+def _check_ties(model: Model, theirs: Mapping[str, Tensor], start: StoredModel) -> None:
+    """Refuse a model in which one table would have to be two different ones."""
+    tables: dict[Tensor, list[str]] = {}
+    for name, table in model.named_parameters(remove_duplicate=False):
+        if name in theirs:
+            tables.setdefault(table, []).append(name)
+    for first, *others in tables.values():
+        for other in others:
+            if not torch.equal(theirs[first], theirs[other]):
+                raise ConfigError(
+                    f"cannot start a {model.config.kind} from {start.path}, which is a {start.kind}: {first} and "
+                    f"{other} are two tables there and one here; tie in [model] what is tied there"
+                )
+
+
 def _offered(model: Model, start: StoredModel) -> dict[str, Tensor]:
-    """What may be taken: where somebody has said at which threshold to begin, not the thresholds that were learnt."""
+    """What may be taken, a tied table under each of its names.
+
+    Where somebody has said at which threshold to begin, those that were learnt are left out.
+    """
     reduce = getattr(model.config, "reduce", None)
     is_said = reduce is not None and reduce.threshold is not None
-    tensors = named_tensors(start.model)
+    tensors = {**named_tensors(start.model), **dict(start.model.named_parameters(remove_duplicate=False))}
     return {name: x for name, x in tensors.items() if not (is_said and name.endswith(".reduction.threshold"))}
 
 
