@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import http.client
 import re
 import threading
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from starlette.testclient import TestClient
 from tests.serve.conftest import Start
 from tests.serve.doubles import Backwards, Glass, backwards, counting, shouting
+from tests.serve.here import Here
 
 from clearhead.errors import ConfigError, MissingInputError, UsageError
 from clearhead.serve.bounds import Bounds
@@ -365,3 +367,26 @@ def test_the_documentation_lists_every_route_without_a_script(client: TestClient
     assert "<script" not in page and not re.search(r"(src|href)=\"?(https?:)?//", page)
     for path in client.get("/openapi.json").json()["paths"]:
         assert path in page
+
+
+@pytest.mark.parametrize("path", ["/health", "/", "/models", "/no-such-thing", "/translate"])
+def test_head_is_answered_like_get_but_for_the_body(path: str) -> None:
+    with Here(backwards()) as server:
+        whole, head = (_asked(server.address, method, path) for method in ("GET", "HEAD"))
+        counted = _asked(server.address, "GET", "/metrics")[2].decode()
+    assert head[:2] == whole[:2] and head[0] == {"/no-such-thing": 404, "/translate": 405}.get(path, 200)
+    assert whole[2] and head[2] == b""
+    route = "other" if head[0] == 404 else path
+    assert f'clearhead_requests_total{{method="HEAD",route="{route}",status="{head[0]}"}} 1.0' in counted
+
+
+def _asked(address: str, method: str, path: str) -> tuple[int, dict[str, str], bytes]:
+    """The status, the headers and the body of an answer."""
+    connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=60)
+    try:
+        connection.request(method, path)
+        response = connection.getresponse()
+        headers = {name: value for name, value in response.getheaders() if name != "date"}
+        return response.status, headers, response.read()
+    finally:
+        connection.close()

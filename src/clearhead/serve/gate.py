@@ -92,6 +92,8 @@ class Gate:
         started = loop.time()
         scope.setdefault("state", {})["deadline"] = started + self._policy.bounds.seconds
         answer = _Answer(send, self._headers(scope))
+        # The head of an answer is that of GET; what carries it to the client leaves its body out.
+        asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
         try:
             body = _Body(receive, self._policy.bounds, started)
             try:
@@ -103,7 +105,7 @@ class Gate:
                 elif scope["method"] == "OPTIONS" and "Access-Control-Allow-Origin" in answer.extra:
                     await Response(status_code=204)(scope, receive, answer)
                 else:
-                    await self._app(scope, body, answer)
+                    await self._app(asked, body, answer)
             except ClientGone:
                 answer.status = answer.status or 499
             except Exception as error:
@@ -114,7 +116,7 @@ class Gate:
                     log.exception("a request has failed")
                 await _say(refusal, scope, receive, answer)
         finally:
-            route = getattr(scope.get("route"), "path", "other")
+            route = getattr(asked.get("route"), "path", "other")
             self._metrics.request(route, scope["method"], answer.status or 499, loop.time() - started)
 
     async def _refusal(self, scope: Scope, body: _Body) -> tuple[str, Refusal] | None:
