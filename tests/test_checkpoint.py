@@ -38,7 +38,7 @@ from clearhead.checkpoint import (
     seal_description,
 )
 from clearhead.data.batches import Cursor
-from clearhead.errors import ConfigError, DataError, MissingInputError, StorageError
+from clearhead.errors import ConfigError, DataError, MissingInputError, StorageError, WouldOverwriteError
 from clearhead.models.translator import Translator, TranslatorConfig
 from clearhead.storage import DRAFT, RETIRED, SUMS, write_sums
 from clearhead.text.kinds import TokenizerConfig
@@ -71,7 +71,8 @@ Save = Callable[[Path], None]
 @pytest.fixture
 def save(tokenizers: TokenizerPair) -> Save:
     def save(path: Path) -> None:
-        save_model(path, new_model(), tokenizers, generation={"beam_size": 2}, card="# Card", training_config="a = 1\n")
+        settings: dict[str, Any] = {"generation": {"beam_size": 2}, "card": "# Card", "training_config": "a = 1\n"}
+        save_model(path, new_model(), tokenizers, **settings, replace=True)
 
     return save
 
@@ -110,6 +111,15 @@ def test_a_model_directory_holds_what_it_should(saved: Path) -> None:
     assert {path.name for path in saved.iterdir()} == FILES
     assert json.loads((saved / "config.json").read_text())["format_version"] == 1
     assert (saved / "README.md").read_text() == "# Card"
+
+
+def test_a_model_takes_the_place_of_another_only_if_that_is_said(saved: Path, tokenizers: TokenizerPair) -> None:
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    with pytest.raises(WouldOverwriteError, match="exists: choose another --out"):
+        save_model(saved, new_model(dim=4), tokenizers, generation={}, card="", training_config="")
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+    save_model(saved, new_model(dim=4), tokenizers, generation={}, card="", training_config="", replace=True)
+    assert load_model(saved).model.config.dim == 4
 
 
 @pytest.mark.parametrize("dtype", [name for name, dtype in DTYPES.items() if dtype.is_floating_point])
@@ -397,7 +407,9 @@ def test_a_full_disk_under_the_tensors_is_named(saved: Path, save: Save, monkeyp
     monkeypatch.setattr("clearhead.checkpoint.tensors.save_file", full)
     with pytest.raises(StorageError) as error:
         save(saved)
-    assert str(error.value) == f"the disk is full: {saved} was not written; free some space and go on with --resume"
+    assert str(error.value) == (
+        f"the disk is full: {saved} was not written; free some space and try again (training: with --resume)"
+    )
     load_model(saved)
 
 

@@ -187,7 +187,9 @@ def test_a_full_disk_is_named_with_exit_code_74(tmp_path: Path, number: int) -> 
     with pytest.raises(StorageError) as error:
         write_directory(final, fill, replace=True)
     assert error.value.exit_code == 74
-    assert str(error.value) == (f"the disk is full: {final} was not written; free some space and go on with --resume")
+    assert str(error.value) == (
+        f"the disk is full: {final} was not written; free some space and try again (training: with --resume)"
+    )
     assert content_of(final) == FILES
 
 

@@ -109,7 +109,9 @@ def remove(path: Path) -> None:
 def storage_error(path: Path, error: OSError) -> StorageError:
     """What the disk said, as one line."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return StorageError(f"the disk is full: {path} was not written; free some space and go on with --resume")
+        return StorageError(
+            f"the disk is full: {path} was not written; free some space and try again (training: with --resume)"
+        )
     return StorageError(f"cannot write {path}: {error.strerror or error}")
 
 

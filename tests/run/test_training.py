@@ -315,7 +315,7 @@ def test_a_disk_that_is_full_for_the_log_is_an_error_of_one_line(
     with pytest.raises(StorageError) as error:
         list(train(config))
     assert str(error.value) == (
-        f"the disk is full: {config.out} was not written; free some space and go on with --resume"
+        f"the disk is full: {config.out} was not written; free some space and try again (training: with --resume)"
     )
     monkeypatch.undo()
     monkeypatch.setattr(logbook, "draw_curve", lambda metrics, picture: None)

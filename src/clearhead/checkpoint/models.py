@@ -63,7 +63,7 @@ def save_model(
     training_config: str,
     tensors: Mapping[str, Tensor] | None = None,
     dtype: str = "float32",
-    replace: bool = True,
+    replace: bool = False,
 ) -> None:
     """Write a model directory that loads everywhere; float16 halves its size, int8 quarters it.
 

@@ -39,6 +39,5 @@ def average_run(run: Path, out: Path, *, last: int | None = None, best: int | No
         generation=stored.generation,
         card=altered_card(card, stored.model, f"The weights are the mean of {', '.join(names)}."),
         training_config=kept_settings(run, out),
-        replace=False,
     )
     return names

@@ -46,6 +46,7 @@ def finish(assembled: Assembled, events: Iterator[Event]) -> Iterator[Event]:
                     card=model_card(assembled.config, assembled.model, event, loss, assembled.prepared.num_trained),
                     training_config=settings_for(path, assembled.config),
                     tensors=tensors,
+                    replace=True,
                 )
                 (path.parent / UNDER_WAY).unlink(missing_ok=True)
         yield dataclasses.replace(event, model_dir=path)

@@ -25,7 +25,6 @@ def pack(model: Path, out: Path, dtype: str = "float16") -> int:
         card=with_section(_text(home, "README.md"), "Storage", remark),
         training_config=kept_settings(home, out),
         dtype=dtype,
-        replace=False,
     )
     return sum(path.stat().st_size for path in out.iterdir())
 
