@@ -10,6 +10,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from clearhead.cli.perplexity import _shown
 from clearhead.data.examples import Draw
 from clearhead.data.windows import TokenisedText, hashed
 from clearhead.errors import DataError
@@ -60,6 +61,14 @@ def test_the_interval_is_that_of_windows(model: LoadedGpt, tmp_path: Path) -> No
     found, mean = model.score(tmp_path / "a.txt"), costs.mean()
     squares = sum(float((window - mean).sum()) ** 2 for window in costs.split(5))
     assert found.error == pytest.approx(1.96 * math.sqrt(squares) / len(costs), rel=1e-4)
+
+
+def test_a_single_window_has_no_interval(model: LoadedGpt, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("to b", encoding="utf-8")
+    found = model.score(tmp_path / "a.txt")
+    assert found.tokens <= 5
+    assert found.error is None and found.as_json()["loss_error"] is None
+    assert "±" not in _shown(found, []) and f"loss {found.loss:.4f}, {found.tokens} tokens" in _shown(found, [])
 
 
 @torch.no_grad()

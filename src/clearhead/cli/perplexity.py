@@ -56,8 +56,9 @@ def score_text(
 
 def _shown(found: Likelihood, estimates: Sequence[Estimate]) -> str:
     tree = found.as_json()
+    within = "" if found.error is None else f" ± {found.error:.4f}"
     rows = (
-        ("token", tree["perplexity"], f"loss {found.loss:.4f} ± {found.error:.4f}, {found.tokens:,} tokens"),
+        ("token", tree["perplexity"], f"loss {found.loss:.4f}{within}, {found.tokens:,} tokens"),
         ("character", tree["perplexity_per_character"], f"{found.bits_per_character:.4f} bits, {found.characters:,}"),
         ("byte", tree["perplexity_per_byte"], f"{found.bits_per_byte:.4f} bits, {found.bytes:,}"),
     )

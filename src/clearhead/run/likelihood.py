@@ -43,8 +43,8 @@ class Likelihood:
     bytes: int
     unknown: int
     """Tokens that the tokenizer does not know; what they stand for was not asked for."""
-    error: float
-    """Half of the 95 % confidence interval of the loss, over windows."""
+    error: float | None
+    """Half of the 95 % confidence interval of the loss, over windows; None if there is only one."""
 
     @property
     def loss(self) -> float:
@@ -117,7 +117,7 @@ def tokens_of(model: TextWriter, text: ExaminedText) -> TokenisedText:
 def likelihood(model: TextWriter, text: TokenisedText, progress: Callable[[int], None] | None = None) -> Likelihood:
     """The same for a text that is tokenised."""
     nll, tokens = _surprises(model, Tiled(text.ids, model.max_len), progress)
-    error = _error(nll, tokens)
+    error = _error(nll, tokens) if len(nll) > 1 else None
     return Likelihood(float(nll.sum()), int(tokens.sum()), text.characters, text.bytes, text.unknown, error)
 
 
