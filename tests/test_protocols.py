@@ -9,7 +9,7 @@ import pytest
 import sacrebleu
 
 from clearhead.errors import ConfigError, UnavailableError
-from clearhead.protocols import PROTOCOLS, score_like, words
+from clearhead.protocols import PROTOCOLS, score_like, tokenizer_of, words
 
 HYPOTHESES = ["A man is riding a bike .", "Two dogs run through the snow, fast."]
 REFERENCES = ["A man is riding a bike.", "Two dogs are running through the snow."]
@@ -50,6 +50,12 @@ def test_identical_text_scores_a_hundred_whatever_its_case(protocol: str) -> Non
 def test_spaces_before_punctuation_do_not_matter(protocol: str) -> None:
     installed(protocol)
     assert score_like(protocol, HYPOTHESES[:1] * 2, REFERENCES[:1] * 2).bleu == pytest.approx(100)
+
+
+@pytest.mark.parametrize("code", ["EN", "en-GB", "en_US"])
+def test_a_language_is_the_same_however_its_code_is_written(code: str) -> None:
+    installed("wu2021")
+    assert tokenizer_of("wu2021", code)[0]("he can't") == tokenizer_of("wu2021", "en")[0]("he can't") == "he can 't"
 
 
 def test_the_score_is_corpus_bleu_of_lower_cased_tokens(without: Any) -> None:

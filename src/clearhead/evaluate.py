@@ -160,7 +160,7 @@ def bleu_tokenizer(language: str | None, references: Sequence[str] = ()) -> str:
     ('zh', '13a', '13a', 'zh')
     """
     code = language if language is not None else language_of_signs(references)
-    primary = re.split("[-_]", (code or "").lower())[0]
+    primary = primary_code(code or "")
     for name in TOKENIZERS.get(OTHER_CODES.get(primary, primary), ()):
         try:
             BLEU(tokenize=name)
@@ -168,6 +168,15 @@ def bleu_tokenizer(language: str | None, references: Sequence[str] = ()) -> str:
             continue
         return name
     return "13a"
+
+
+def primary_code(language: str) -> str:
+    """A language code without region and script, in small letters.
+
+    >>> primary_code("de"), primary_code("en_US"), primary_code("ZH-Hans-CN")
+    ('de', 'en', 'zh')
+    """
+    return re.split("[-_]", language.lower())[0]
 
 
 def _fitting(resamples: int, count: int) -> int:

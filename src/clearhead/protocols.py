@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from clearhead.errors import UnavailableError, choose
-from clearhead.evaluate import Interval, tokenised_bleu
+from clearhead.evaluate import Interval, primary_code, tokenised_bleu
 
 Tokenise = Callable[[str], str]
 
@@ -38,7 +38,7 @@ def score_like(
 
 def tokenizer_of(protocol: str, target_language: str | None) -> tuple[Tokenise, str]:
     """What cuts texts in a protocol, and its name; a protocol that is unknown or needs a package is refused."""
-    return choose(PROTOCOLS, protocol, "protocol")((target_language or "en").split("-")[0])
+    return choose(PROTOCOLS, protocol, "protocol")(primary_code(target_language or "en"))
 
 
 def bentrevett(language: str) -> tuple[Tokenise, str]:
