@@ -259,6 +259,14 @@ def test_other_content_or_limits_or_damage_are_read_anew(tmp_path: Path) -> None
     assert check(Unread([]), Limits(), cache=tmp_path).report.kept == 9
 
 
+@pytest.mark.usefixtures("thrifty")
+def test_notes_name_the_files_that_are_read_and_not_copies_of_them(tmp_path: Path) -> None:
+    for name in ("old.tsv", "new.tsv"):
+        (tmp_path / name).write_bytes(b"".join(b"a%d\tb%d\r\n" % (n, n) for n in range(9)))
+        (note,) = check(TabSeparated(tmp_path / name), Limits(), cache=tmp_path / "cache").report.notes
+        assert note.startswith(f"{tmp_path / name}: CRLF")
+
+
 def test_few_pairs_are_not_worth_storing(tmp_path: Path) -> None:
     check(Listed.of([("a", "x")]), Limits(), cache=tmp_path)
     assert list(tmp_path.iterdir()) == []

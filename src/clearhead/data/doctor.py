@@ -156,7 +156,9 @@ class _Found(NamedTuple):
 
 
 def _recall(source: PairSource, limits: Limits, progress: Progress | None, cache: Path) -> tuple[_Found, list[str]]:
-    directory = cache / cache_key("found", source.fingerprint(), limits.model_dump_json(), str(columns.FORMAT_VERSION))
+    # By its name too, for notes name files.
+    facts = source.name, source.fingerprint(), limits.model_dump_json(), str(columns.FORMAT_VERSION)
+    directory = cache / cache_key("found", *facts)
     with contextlib.suppress(MissingInputError, StorageError):
         return _stored(directory)
     found, notes = _read(source, limits, progress)
