@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -168,6 +168,16 @@ def bleu_tokenizer(language: str | None, references: Sequence[str] = ()) -> str:
             continue
         return name
     return "13a"
+
+
+def likeness(text: str, references: Iterable[str]) -> float:
+    """How like a text is to one of its references, the one that is most like it: chrF, from 0 to 100.
+
+    >>> likeness("He is here.", ["She is there.", "He is here!"])
+    81.9...
+    """
+    metric = CHRF()
+    return max(metric.sentence_score(text, [reference]).score for reference in references)
 
 
 def primary_code(language: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from clearhead.data.corpus import cache_root
 from clearhead.data.examples import Draw
-from clearhead.errors import ConfigError, DataError, StorageError
+from clearhead.errors import ConfigError, DataError, MissingInputError, StorageError
 from clearhead.run.preparing import Prepared, examine, examine_data, open_prepared, prepare
 from clearhead.run.settings import RunConfig, TranslatorRun, resolve
 from clearhead.text.specials import UNK_ID
@@ -337,3 +337,31 @@ def test_pieces_are_split_in_training_and_nowhere_else(configure: Configure) -> 
 def test_only_merged_pieces_can_be_split(configure: Configure) -> None:
     with pytest.raises(ConfigError, match=r"data.split_pieces: a 'char' tokenizer has no pieces"):
         prepared_from(configure(split_pieces=0.1))
+
+
+def test_more_pairs_are_trained_on_and_never_held_out(configure: Configure, tmp_path: Path) -> None:
+    config = configure(hold_out=5, hold_out_test=5, hold_out_by="target", limits={"max_ratio": 100.0})
+    before, _ = prepared_from(config)
+    found = examine(config)
+    held_out = [pair[1:] for pair in found.pairs() if (found.held_out | found.tested)[pair[0] - 1]]
+    assert len(held_out) == 10
+    mine = [("satz satz", "ten"), ("", "half"), ("tat", held_out[0][1].upper() + "!"), ("zaz", "set")]
+    (tmp_path / "more.tsv").write_text("".join(f"{one}\t{other}\n" for one, other in mine) + "only one\n")
+    with_more = config.model_copy(update={"data": config.data.model_copy(update={"extra": str(tmp_path / "more.tsv")})})
+    after, notes = prepared_from(with_more)
+    assert sources(after, "training") == sources(before, "training") | {"satz satz", "zaz"}
+    assert sources(after, "validation") == sources(before, "validation")
+    assert any(note.startswith("42 pairs to train on, 2 of them from ") for note in notes)
+    assert after.num_trained == 42
+    assert examine(with_more).fingerprint() != found.fingerprint()
+
+
+def test_what_more_pairs_are_is_noticed(configure: Configure, tmp_path: Path) -> None:
+    sums = set()
+    for text in ("a\tb\n", "a\tc\n"):
+        (tmp_path / "more.tsv").write_text(text)
+        sums.add(examine(configure(extra=str(tmp_path / "more.tsv"))).fingerprint())
+    assert len(sums) == 2
+    (tmp_path / "more.tsv").unlink()
+    with pytest.raises(MissingInputError, match=r"more\.tsv"):
+        prepared_from(configure(extra=str(tmp_path / "more.tsv")))

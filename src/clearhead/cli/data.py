@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from clearhead.cli import show
-from clearhead.cli.flags import Json, refuse
+from clearhead.cli.flags import Count, Json, Threads, Workers, refuse
 from clearhead.errors import UsageError
 
 app = App(name="data", help="Look at training data before it is used.")
@@ -179,6 +179,49 @@ def fetch(name: str, /) -> None:
 
         folder = fetch_set(name, tell)
     sys.stdout.write(f"{folder}\n")
+
+
+@app.command
+def diversify(
+    model: Path,
+    /,
+    *,
+    out: Path,
+    forward: Annotated[list[Path] | None, Parameter(negative=())] = None,
+    backward: Annotated[list[Path] | None, Parameter(negative=())] = None,
+    rare: Count = None,
+    beam: Count = None,
+    threads: Threads = None,
+    workers: Workers = None,
+) -> None:
+    """Make more pairs of those a translator was trained on, by translators you have: for where data are few.
+
+    clearhead data diversify runs/de-en --forward runs/de-en --backward runs/en-de --rare 5 --out more.tsv
+
+    clearhead train translator --source a.de --target a.en --set data.extra=more.tsv --set init=runs/de-en
+
+    What the models say in other words than the pairs do is written down, a pair a line, and pairs with a rare word in
+    the place of another. Nothing is asked about pairs that are held out.
+
+    Parameters
+    ----------
+    model
+        A model or run directory: its training data are meant.
+    out
+        The tab-separated file to write.
+    forward
+        A translator of the same direction, whose translations are new targets; again for more of them.
+    backward
+        A translator of the other direction, whose translations are new sources; with --forward, those that its first
+        translator understands.
+    rare
+        Put each rare word into as many places where another stood.
+    beam
+        Hypotheses kept side by side, instead of what the translators are set to.
+    """
+    from clearhead.cli.diversifying import diversify as make
+
+    make(model, out, forward or (), backward or (), rare, beam, threads, workers)
 
 
 def readable_size(count: int) -> str:

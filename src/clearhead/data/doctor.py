@@ -144,6 +144,13 @@ def hold_out_test(checkup: Checkup, amount: int | float, by: str = "source") -> 
     return hold_out(checkup, amount, hashes.TEST_SEED, by)
 
 
+def held_out_texts(checkup: Checkup, held_out: NDArray[np.bool_], by: str) -> Callable[[str, str], bool]:
+    """Tell of any source and target whether the one on the `by` side was held out, near duplicates included."""
+    side = list(HOLD_OUT_SIDES).index(by)
+    held = {number.to_bytes(8, "little") for number in HOLD_OUT_SIDES[by](checkup)[held_out].tolist()}
+    return lambda *texts: _sum(gist(texts[side])) in held
+
+
 class _Found(NamedTuple):
     reasons: NDArray[np.uint8]
     source_hashes: Hashes
@@ -190,8 +197,8 @@ def _read(source: PairSource, limits: Limits, progress: Progress | None) -> tupl
             for pair, one, other in zip(chunk, *texts, strict=True)
         )
         for side in (0, 1):
-            sums[side].extend(b"".join([blake2b(text.encode(), digest_size=8).digest() for text in texts[side]]))
-            gists[side].extend(b"".join([blake2b(gist(text).encode(), digest_size=8).digest() for text in texts[side]]))
+            sums[side].extend(b"".join([_sum(text) for text in texts[side]]))
+            gists[side].extend(b"".join([_sum(gist(text)) for text in texts[side]]))
             lengths[side].extend(map(len, texts[side]))
         parts.extend([pair.part for pair in chunk])
         if progress and len(reasons) % _PROGRESS_EVERY == 0:
@@ -214,6 +221,10 @@ def _read(source: PairSource, limits: Limits, progress: Progress | None) -> tupl
         )
         found.reasons[again] = Reason.DUPLICATE
     return found, source.notes()
+
+
+def _sum(text: str) -> bytes:
+    return blake2b(text.encode(), digest_size=8).digest()
 
 
 def _leakage(found: _Found, seen: Checkup) -> Leakage:

@@ -5,6 +5,7 @@ Rare words in new places follow Fadaee et al. 2017, with neighbours in place of 
 
 from __future__ import annotations
 
+import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,7 +67,7 @@ class Spaced(NamedTuple):
     def of(cls, texts: tuple[str, str]) -> Spaced | None:
         """A pair with spaces between its words, not too many of them."""
         source, target = ([found.span() for found in _WORD.finditer(text)] for text in texts)
-        fits = all(0 < len(side) <= _MOST_WORDS for side in (source, target)) and not _UNSPACED.search("".join(texts))
+        fits = all(0 < len(side) <= _MOST_WORDS for side in (source, target)) and all(map(is_spaced, texts))
         return cls(texts, (source, target)) if fits else None
 
     def words(self, side: int) -> list[str]:
@@ -135,6 +136,24 @@ class Lexicon:
                 found += [(place, entry) for entry in self.fitting.get(place.slot, ()) if entry.word != word]
         return found
 
+    def spread(self, pairs: Iterable[tuple[str, str]], most: int, seed: int) -> Iterator[tuple[str, str]]:
+        """Pairs with a rare word in the place of another, for each rare word the same number if there are so many.
+
+        Which of all places a word is put in follows from the seed and the order of the pairs.
+        """
+        dice = random.Random(seed)
+        times: Counter[Entry] = Counter()
+        chosen: dict[Entry, list[tuple[str, str]]] = defaultdict(list)
+        for source, target in pairs:
+            for place, entry in self.exchanges(source, target):
+                times[entry] += 1
+                made = chosen[entry]
+                # Each place so far is among the chosen with the same chance (reservoir sampling).
+                which = len(made) if len(made) < most else dice.randrange(times[entry])
+                if which < most and (pair := exchanged(source, target, place, entry)) not in made:
+                    made[which : which + 1] = [pair]
+        yield from chain.from_iterable(chosen.values())
+
 
 def exchanged(source: str, target: str, place: Place, entry: Entry) -> tuple[str, str]:
     """The pair with the entry in that place."""
@@ -143,6 +162,15 @@ def exchanged(source: str, target: str, place: Place, entry: Entry) -> tuple[str
         source[:begin] + entry.word + source[end:],
         target[:begin_there] + entry.translation + target[end_there:],
     )
+
+
+def is_spaced(text: str) -> bool:
+    """Whether there are spaces between the words of a text.
+
+    >>> is_spaced("Wo bist du?"), is_spaced("你在哪里？")
+    (True, False)
+    """
+    return _UNSPACED.search(text) is None
 
 
 def _places(pair: Spaced, links: tuple[list[int], list[int]], common: set[str]) -> Iterator[Place]:

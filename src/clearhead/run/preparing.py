@@ -17,8 +17,9 @@ from clearhead.data.augment import Alterer
 from clearhead.data.columns import ColumnWriter, read_columns
 from clearhead.data.corpus import TokenisedPairs, cache_key, cache_root, corpus_key, opening_or_tokenising
 from clearhead.data.crew import Pair, num_workers
-from clearhead.data.doctor import Checkup, check, hold_out, hold_out_test, kept_pairs
+from clearhead.data.doctor import Checkup, check, held_out_texts, hold_out, hold_out_test, kept_pairs
 from clearhead.data.examples import Integers
+from clearhead.data.extra import MorePairs
 from clearhead.data.sources import DataConfig, PairSource, open_source
 from clearhead.data.splitting import Splitting
 from clearhead.errors import ConfigError, DataError, MissingInputError, StorageError
@@ -51,7 +52,12 @@ class Examined:
         return ~(self.held_out | self.tested)
 
     def pairs(self) -> Iterator[Pair]:
-        """All kept pairs by number, each that is trained on followed by its altered copies."""
+        """All kept pairs by number, each that is trained on followed by its altered copies; then more pairs."""
+        yield from self._own_pairs()
+        if self._more_pairs is not None:
+            yield from self._more_pairs.pairs(len(self.held_out) + 1)
+
+    def _own_pairs(self) -> Iterator[Pair]:
         trained = self.trained
         for number, source, target in kept_pairs(self.source, self.checkup):
             yield number, source, target
@@ -60,21 +66,37 @@ class Examined:
                     yield number, *changed
 
     @cached_property
+    def _more_pairs(self) -> MorePairs | None:
+        """Pairs that are trained on beside those that were examined."""
+        if self.config.extra is None:
+            return None
+        is_held_out = held_out_texts(self.checkup, self.held_out | self.tested, self.config.hold_out_by)
+        return MorePairs(self.config.loose(self.config.extra), self.config.limits, is_held_out)
+
+    @cached_property
     def _alterer(self) -> Alterer:
         return Alterer(self.config.augment, self.seed, self._pairs_to_learn_from)
 
     def _pairs_to_learn_from(self) -> Iterator[tuple[str, str]]:
-        """Pairs that are trained on, unaltered: all, or so many that a lexicon of them fits into memory."""
-        trained = self.trained
+        """All that are trained on, or so many that a lexicon of them fits into memory."""
         step = -(-self.num_training_pairs // _MOST_TO_LEARN_FROM)
-        pairs = (pair for pair in kept_pairs(self.source, self.checkup) if trained[pair[0] - 1])
-        for _, source, target in islice(pairs, 0, None, step):
-            yield source, target
+        return islice(self.training_pairs(), 0, None, step)
 
-    def repeats(self, numbers: Integers) -> Integers:
-        """How often each pair is seen in a pass over the training data."""
+    def training_pairs(self) -> Iterator[tuple[str, str]]:
+        """Source and target of each pair that is trained on, unaltered and once, without those of other files."""
+        trained = self.trained
+        for number, source, target in kept_pairs(self.source, self.checkup):
+            if trained[number - 1]:
+                yield source, target
+
+    def rows(self, numbers: Integers) -> tuple[Integers, Integers]:
+        """Which of the pairs with these numbers are trained on, as often as they are, and which validated on."""
+        own = numbers <= len(self.held_out)
+        at = np.minimum(numbers, len(self.held_out)) - 1
         of_parts = np.array([part.repeat for part in self.source.parts] or [1])
-        return of_parts[self.checkup.parts[numbers - 1]]
+        trained = np.flatnonzero(~own | self.trained[at])
+        repeats = np.where(own, of_parts[self.checkup.parts[at]], 1)
+        return np.repeat(trained, repeats[trained]), np.flatnonzero(own & self.held_out[at])
 
     @property
     def num_training_pairs(self) -> int:
@@ -88,7 +110,7 @@ class Examined:
         total = self.num_training_pairs
         wanted = total if sample is None else min(sample, total)
         place, before, is_wanted = -1, 0, False
-        for number, *texts in self.pairs():
+        for number, *texts in self._own_pairs():
             if not trained[number - 1]:
                 continue
             if number != before:  # and not an altered copy of the same
@@ -103,6 +125,8 @@ class Examined:
         if self.config.augment != type(self.config.augment)():
             facts += [self.config.augment.model_dump_json(), f"seed {self.seed}"]
             facts.append(blake2b(self.trained.tobytes(), digest_size=16).hexdigest())
+        if self._more_pairs is not None:
+            facts.append(self._more_pairs.fingerprint())
         return cache_key(*facts)
 
 
@@ -200,9 +224,7 @@ def prepare(
         yield Noted(f"tokenizer: {config.tokenizer.kind}, {sizes} entries")
     kept = examined.checkup.report.kept
     everything, corpus_at = yield from _tokenised(config, examined.fingerprint(), examined.pairs, kept, tokenizers)
-    numbers = everything.line_numbers
-    trained = np.flatnonzero(examined.trained[numbers - 1])
-    rows = np.repeat(trained, examined.repeats(numbers[trained])), np.flatnonzero(examined.held_out[numbers - 1])
+    rows = examined.rows(everything.line_numbers)
     training, validation, validation_at = everything.subset(rows[0]), everything.subset(rows[1]), corpus_at
     training = training.split_by(_splitting(config, tokenizers))
     if examined.validation_source is not None:
@@ -221,7 +243,9 @@ def prepare(
     num_trained = _num_different(training)
     seen = f" (seen {len(training):,} times a pass)" if len(training) != num_trained else ""
     tested = f", {np.count_nonzero(examined.tested):,} to test on" if examined.tested.any() else ""
-    yield Noted(f"{num_trained:,} pairs to train on{seen}, {len(validation):,} to validate on{tested}")
+    num_more = np.count_nonzero(training.line_numbers > len(examined.held_out))
+    more = f", {num_more:,} of them from {config.data.extra}" if config.data.extra else ""
+    yield Noted(f"{num_trained:,} pairs to train on{more}{seen}, {len(validation):,} to validate on{tested}")
     ticket = partial(stored_rows, corpus_at, validation_at, rows)
     return Prepared(tokenizers, training, validation, num_trained, ticket)
 

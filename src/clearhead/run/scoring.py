@@ -47,7 +47,7 @@ def pairs_to_score(
     part: str | None = None,
 ) -> tuple[list[ToScore], str | None]:
     """The source and reference of each test pair, and the target language if the model's training config names it."""
-    trained_on = _trained_on(model)
+    trained_on = trained_on_by(model)
     if part is not None and split is None:
         raise UsageError("--part is one of the parts of a --split")
     pairs: list[ToScore] | None
@@ -88,7 +88,8 @@ def readable(translator: TextTranslator, pairs: Sequence[ToScore]) -> list[ToSco
     return [pair for pair in pairs if translator.count(pair.source.strip()) <= translator.max_len]
 
 
-def _trained_on(model: Path) -> TrainedOn | None:
+def trained_on_by(model: Path) -> TrainedOn | None:
+    """What a model or run directory remembers of its data, if anything."""
     for name in ("config.toml", "training_config.toml", "model/training_config.toml"):
         if (model / name).is_file():
             tree = read_settings(model / name)

@@ -122,6 +122,11 @@ class DataConfig(NamedFiles):
     """Pairs with the same text on this side, but for case, punctuation and spaces, are held out together, so that what
     is held out stays unseen."""
 
+    extra: str | None = None
+    """More pairs to train on, source and target in the first two columns of a tab-separated file of your own, also
+    beside a named set: such as models have made of the others (clearhead data diversify). None is held out, and none is
+    used that has what is held out on that side."""
+
     augment: Augment = Augment()
     """Other forms in which some training pairs are also seen."""
 
@@ -161,8 +166,13 @@ class DataConfig(NamedFiles):
 
     @property
     def files(self) -> list[str]:
-        """All files that are named."""
+        """All files that are named, those of more pairs apart."""
         return [*super().files, *(part.tsv for part in self.parts)]
+
+    @property
+    def loose_files(self) -> list[str]:
+        """Those that are of no set."""
+        return [*super().loose_files, *([self.extra] if self.extra else [])]
 
 
 # Which kind a setting belongs to, by how its name ends; others belong to all kinds.

@@ -131,4 +131,6 @@ def _origin(data: DataConfig) -> str:
         "parts": " and ".join(part.tsv for part in data.parts),
         "numbers": f"the built-in number words up to {data.largest:,}",
     }.get(data.kind, data.kind)
-    return origin if data.dataset is None else f"{origin} of the set {data.dataset} ({SETS[data.dataset].origin})"
+    if data.dataset is not None:
+        origin = f"{origin} of the set {data.dataset} ({SETS[data.dataset].origin})"
+    return origin if data.extra is None else f"{origin}, and from {Path(data.extra).name}"
