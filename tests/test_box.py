@@ -47,7 +47,9 @@ def test_nothing_leaks_and_no_example_is_in_the_data(real_data: Path, monkeypatc
     assert [text for _, text in sentences() if gist(text) in seen] == []
 
 
-@pytest.mark.parametrize("recipe", [RECIPE, *(f"{RECIPE}-{part}" for part in ("more", "wide", "deep"))])
+@pytest.mark.parametrize(
+    "recipe", [RECIPE, *(f"{RECIPE}-{part}" for part in ("more", "wide", "deep", "diverse", "fine"))]
+)
 def test_the_recipes_stay_below_sixteen_megabytes(recipe: str) -> None:
     """A byte a parameter and a little for scales, and a tokenizer of less than 80 bytes an entry."""
     from clearhead.models.translator import Translator
