@@ -35,9 +35,9 @@ ATTRIBUTION = (
     "[manythings.org/anki](https://www.manythings.org/anki/) made of them. Whoever passes this model on must name "
     "Tatoeba. Made with the recipes `tatoeba-de-zh-en`, going on from it `tatoeba-de-zh-en-more`, and from that "
     "`tatoeba-de-zh-en-wide`, which was stopped at step 1,424 and begun again with invented names, and from what that "
-    "gave `tatoeba-de-zh-en-deep`, `tatoeba-de-zh-en-diverse`, stopped at step 4,163, with pairs that models made of these, and "
-    "`tatoeba-de-zh-en-fine`; packed with `clearhead pack --dtype int8`. `training_config.toml` beside this card has every "
-    "setting of the last part."
+    "gave `tatoeba-de-zh-en-deep`, `tatoeba-de-zh-en-diverse`, stopped at step 4,163, with pairs that models made of "
+    "these, and `tatoeba-de-zh-en-fine`; packed with `clearhead pack --dtype int8`. `training_config.toml` beside this "
+    "card has every setting of the last part."
 )
 
 
