@@ -91,12 +91,12 @@ class Examined:
 
     def rows(self, numbers: Integers) -> tuple[Integers, Integers]:
         """Which of the pairs with these numbers are trained on, as often as they are, and which validated on."""
-        own = numbers <= len(self.held_out)
-        at = np.minimum(numbers, len(self.held_out)) - 1
+        # More pairs come last.
+        own = numbers[: np.searchsorted(numbers, len(self.held_out), side="right")]
         of_parts = np.array([part.repeat for part in self.source.parts] or [1])
-        trained = np.flatnonzero(~own | self.trained[at])
-        repeats = np.where(own, of_parts[self.checkup.parts[at]], 1)
-        return np.repeat(trained, repeats[trained]), np.flatnonzero(own & self.held_out[at])
+        trained = np.flatnonzero(self.trained[own - 1])
+        repeated = np.repeat(trained, of_parts[self.checkup.parts[own[trained] - 1]])
+        return np.append(repeated, np.arange(len(own), len(numbers))), np.flatnonzero(self.held_out[own - 1])
 
     @property
     def num_training_pairs(self) -> int:
