@@ -356,6 +356,18 @@ def test_more_pairs_are_trained_on_and_never_held_out(configure: Configure, tmp_
     assert examine(with_more).fingerprint() != found.fingerprint()
 
 
+def test_more_pairs_have_nothing_of_what_is_given_to_validate_or_test_on(configure: Configure, tmp_path: Path) -> None:
+    rows = {"validation": "sat sat\tone\n", "test": "tas tas\ttwo\n"}
+    rows["more"] = "satsat\tone\ntas tas\ttwo\nzaz zaz\tthree\n"
+    path = {name: tmp_path / f"{name}.tsv" for name in rows}
+    for name, text in rows.items():
+        path[name].write_text(text)
+    config = configure(extra=str(path["more"]), validation_tsv=str(path["validation"]), test_tsv=str(path["test"]))
+    prepared, notes = prepared_from(config)
+    assert sources(prepared, "training") & {"satsat", "tas tas", "zaz zaz"} == {"zaz zaz"}
+    assert any(", 1 of them from " in note for note in notes)
+
+
 def test_what_more_pairs_are_is_noticed(configure: Configure, tmp_path: Path) -> None:
     sums = set()
     for text in ("a\tb\n", "a\tc\n"):

@@ -70,8 +70,19 @@ class Examined:
         """Pairs that are trained on beside those that were examined."""
         if self.config.extra is None:
             return None
-        is_held_out = held_out_texts(self.checkup, self.held_out | self.tested, self.config.hold_out_by)
-        return MorePairs(self.config.loose(self.config.extra), self.config.limits, is_held_out)
+        by = self.config.hold_out_by
+        unseen = [held_out_texts(self.checkup, self.held_out | self.tested, by)]
+        unseen += [held_out_texts(given, np.ones(len(given.reasons), dtype=bool), by) for given in self._given()]
+        path, limits = self.config.loose(self.config.extra), self.config.limits
+        return MorePairs(path, limits, lambda *texts: any(is_held_out(*texts) for is_held_out in unseen))
+
+    def _given(self) -> Iterator[Checkup]:
+        """The pairs that are given to validate and to test on."""
+        if self.checkup.validation is not None:
+            yield self.checkup.validation
+        test_source = open_source(self.config, "test")
+        if test_source is not None:
+            yield check(test_source, self.config.limits, cache=cache_root())
 
     @cached_property
     def _alterer(self) -> Alterer:

@@ -125,7 +125,7 @@ class DataConfig(NamedFiles):
     extra: str | None = None
     """More pairs to train on, source and target in the first two columns of a tab-separated file of your own, also
     beside a named set: such as models have made of the others (clearhead data diversify). None is held out, and none is
-    used that has what is held out on that side."""
+    used that has what is held out, or given to validate or test on, on the side of hold_out_by."""
 
     augment: Augment = Augment()
     """Other forms in which some training pairs are also seen."""
