@@ -71,7 +71,7 @@ def measured(model: Path) -> Iterator[tuple[str, Scores]]:
     """The scores of each language on the pairs that were held out for the final test."""
     pairs, language = pairs_to_score(model, None, None, None, "test", None)
     translator = load_translator(model, device="cpu")
-    found = translated(translator, [pair.source for pair in pairs], beam=None, progress=lambda done: None)
+    found = list(translated(translator, [pair.source for pair in pairs], beam=None, progress=lambda done: None))
     for name in dict.fromkeys(pair.part for pair in pairs):
         rows = [row for row, pair in enumerate(pairs) if pair.part == name]
         yield str(name), score([found[row] for row in rows], references(pairs, rows), target_language=language)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from clearhead.engines.texts import TextTranslator
+from clearhead.run import scoring
 
 from .conftest import TINY, Clearhead, assignments
 
@@ -50,6 +56,29 @@ def test_more_pairs_are_made_and_trained_on(
     (tmp_path / "more.tsv").write_text("Ich\tI\n")
     other = clearhead("train", "two", "--resume", "--set", "train.steps=3")
     assert other.code == 65 and "the data to train on are no longer those" in other.err
+
+
+def test_what_was_translated_before_a_stop_is_not_translated_again(
+    run: Path, clearhead: Clearhead, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def answer(_: TextTranslator, texts: Sequence[str], most: int, **settings: Any) -> Iterator[str]:
+        asked.append(len(texts))
+        for number, text in enumerate(texts):
+            if number == most:
+                raise KeyboardInterrupt
+            yield f"Ich suche {len(text)}."
+
+    make = ("data", "diversify", "run", "--backward", "run", "--beam", "1", "--out")
+    for out, most in (("more.tsv", 3), ("more.tsv", 1_000), ("at-once.tsv", 1_000)):
+        monkeypatch.setattr(scoring, "translated", partial(answer, most=most))
+        ended = clearhead(*make, out)
+        assert ended.code == (130 if most == 3 else 0), ended.err
+        is_begun = "3 translations are kept in more.tsv.begun: the same command goes on from there" in ended.err
+        assert is_begun == (most == 3) == (tmp_path / "more.tsv.begun").exists() != (tmp_path / out).exists()
+    assert asked[1:] == [asked[0] - 3, asked[0]]
+    assert (tmp_path / "more.tsv").read_bytes() == (tmp_path / "at-once.tsv").read_bytes() != b""
 
 
 def test_somebody_has_to_say_what_makes_pairs(run: Path, clearhead: Clearhead) -> None:

@@ -201,7 +201,7 @@ def diversify(
     clearhead train translator --source a.de --target a.en --set data.extra=more.tsv --set init=runs/de-en
 
     What the models say in other words than the pairs do is written down, a pair a line, and pairs with a rare word in
-    the place of another. Nothing is asked about pairs that are held out.
+    the place of another. Nothing is asked about pairs that are held out. After Ctrl-C the same command goes on.
 
     Parameters
     ----------

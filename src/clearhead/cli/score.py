@@ -225,7 +225,7 @@ def score(
         fewer.switch_on(translator)
         rival = None if against is None else _rival(against, model, texts, beam, limit, device)
         with show.counting("translating", len(pairs)) as done:
-            found = translated(translator, texts, beam=beam, progress=done, workers=workers)
+            found = list(translated(translator, texts, beam=beam, progress=done, workers=workers))
     if save is not None:
         save.write_text("".join(f"{line}\n" for line in found), encoding="utf-8", newline="\n")
     theirs = None if rival is None else rival()
@@ -286,7 +286,7 @@ def _rival(
 
     def translate() -> list[str]:
         with show.counting("translating with the other", len(texts)) as done:
-            return translated(translator, texts, beam=beam, progress=done)
+            return list(translated(translator, texts, beam=beam, progress=done))
 
     return translate
 

@@ -73,14 +73,12 @@ def translated(
     beam: int | None,
     progress: Callable[[int], None],
     workers: int | None = None,
-) -> list[str]:
+) -> Iterator[str]:
     """The best translation of each text; `progress` hears how many are done."""
     config = translator.configured(**({} if beam is None else {"beam_size": beam}))
-    found = []
-    for best in translator.stream(texts, config, workers, scored=False):
-        found.append(best[0].text)
-        progress(len(found))
-    return found
+    for done, best in enumerate(translator.stream(texts, config, workers, scored=False), start=1):
+        progress(done)
+        yield best[0].text
 
 
 def readable(translator: TextTranslator, pairs: Sequence[ToScore]) -> list[ToScore]:
