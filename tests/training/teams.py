@@ -28,7 +28,7 @@ from clearhead.errors import ClearheadError
 from clearhead.run.settings import RunConfig, resolve
 from clearhead.run.training import resume, train
 from clearhead.training import logbook
-from clearhead.training.distributed import TIMEOUT_VARIABLE
+from clearhead.training.distributed import TIMEOUT_VARIABLE, board
 from clearhead.training.events import Event, Progress
 from clearhead.training.loop import Loop, StepResult
 
@@ -64,6 +64,9 @@ POOLS = ((1, 60, ((3, "none"),)), (2, 200, ((2, "full"),)))
 """The same for batch norms, with the size of a batch: in small ones there is nothing to do for some."""
 
 Work = Callable[[], object]
+
+# These models are so small that all of them would go through sockets, or at once.
+board.LEAST_BYTES, board.PIECE_BYTES = 1, 512
 
 
 def config(out: Path, **changes: Any) -> RunConfig:
@@ -185,6 +188,17 @@ def equal(root: Path) -> dict[str, Any]:
             work = starting(run, train__accumulate=accumulate, train__sharding=sharding)
             report[run.name] = compared(run, alone, team(size, work, root / "note"))
     return report
+
+
+def sockets(root: Path) -> dict[str, Any]:
+    """Two processes that add up in memory and two that may not: the same to the bit."""
+
+    def without_memory() -> None:
+        os.environ[board.VARIABLE] = "0"
+        starting(root / "sockets")()
+
+    codes = team(2, starting(root / "memory"), root / "note") + team(2, without_memory, root / "note")
+    return {"codes": codes, "weights": distance(last(root / "memory"), last(root / "sockets"))}
 
 
 def norms(root: Path) -> dict[str, Any]:
@@ -350,6 +364,7 @@ def main(root: Path, names: list[str]) -> dict[str, Any]:
     distributed_c10d._object_to_tensor = refuse
     logbook.draw_curve = lambda metrics, picture: None
     tried = {"equal": equal, "relay": relay, "norms": norms, "resumed": resumed, "texts": texts, "mistakes": mistakes}
+    tried["sockets"] = sockets
     report = {}
     for name in names or tried:
         (root / name).mkdir()

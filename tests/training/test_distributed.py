@@ -53,6 +53,10 @@ def test_a_team_learns_what_one_process_would(report: dict[str, Any], name: str)
     assert found["model"]
 
 
+def test_gradients_are_added_up_in_memory_as_through_sockets(report: dict[str, Any]) -> None:
+    assert report["sockets"] == {"codes": [0, 0, 0, 0], "weights": 0.0}
+
+
 @pytest.mark.parametrize("name", ("1-3-none", "2-2-full"))
 def test_batch_norms_have_the_statistics_of_the_batch_on_however_many_processes(
     report: dict[str, Any], name: str

@@ -98,7 +98,8 @@ def _places(processes: int) -> list[dict[str, str]]:
         return [{}]
     from clearhead.training.distributed import free_port
 
-    team = {"WORLD_SIZE": str(processes), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    size = {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes)}
+    team = {**size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     return [{**team, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(processes)]
 
 

@@ -8,13 +8,16 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import torch.distributed as dist
 
 from clearhead.errors import ConfigError, UnavailableError
+from clearhead.training.distributed.board import Board, is_wanted, looked_at, put_up
 from clearhead.training.distributed.team import Team
 
 if TYPE_CHECKING:
@@ -89,6 +92,7 @@ def join(device: torch.device) -> Team:
         torch.cuda.set_device(device)
     if device.type not in ("cpu", "cuda"):
         raise UnavailableError(f"{place.size} processes cannot train on '{device.type}': add --device cpu")
+    wants_board = is_wanted(os.environ) and device.type == "cpu"
     store, meeting = _meet(place, _timeout(os.environ))
     try:
         dist.init_process_group(
@@ -108,7 +112,28 @@ def join(device: torch.device) -> Team:
         ) from error
     # Where a process of the team is the meeting point, nothing outlives it, and there is nobody to start it again.
     memory = store if place.is_hosted else None
-    return Team(place.rank, place.size, place.local_rank, device, control, memory)
+    team = Team(place.rank, place.size, place.local_rank, device, control, memory)
+    return replace(team, board=_board(team, place, wants_board))
+
+
+def _board(team: Team, place: Place, is_wanted: bool) -> Board | None:
+    """Memory to exchange tensors through, if all of the team can have it; the leader knows whether they should."""
+    path: Path | None = None
+    try:
+        if team.leads and is_wanted and place.local_size == place.size:
+            path = put_up(place.size)
+        told = team.tell(None if path is None else str(path))
+        memory = None if told is None else looked_at(Path(told), place.size)
+        found = torch.tensor([int(memory is not None)])
+        dist.all_reduce(found, dist.ReduceOp.MIN, group=team.control)
+    finally:
+        # Whoever looks at it keeps it; nobody else will find it, whatever becomes of this process.
+        if path is not None:
+            path.unlink()
+    if memory is None or not found:
+        return None
+    token = torch.zeros(1)
+    return Board(place.rank, place.size, memory, lambda: dist.all_reduce(token))
 
 
 def free_port() -> int:

@@ -119,6 +119,8 @@ class Replicated(Sharing):
             self.wrapped = DistributedDataParallel(
                 lesson, broadcast_buffers=False, gradient_as_bucket_view=True, init_sync=False
             )
+        if team.board is not None:
+            self.wrapped.register_comm_hook(team, lambda team, bucket: _mean(team, bucket.buffer()))
 
     def _forward(self, batch: Batch) -> LossSum:
         return self.wrapped(batch)
@@ -135,6 +137,14 @@ class Replicated(Sharing):
         self.lesson.zero_grad(set_to_none=True)
         for name, buffer in self.lesson.named_buffers():
             buffer.copy_(buffers[name])
+
+
+def _mean(team: Team, gradients: Tensor) -> torch.futures.Future[Tensor]:
+    """The mean of the team's gradients, in their place; DDP wants it as something that may come later."""
+    team.add_up(gradients, team.size)
+    mean: torch.futures.Future[Tensor] = torch.futures.Future()
+    mean.set_result(gradients)
+    return mean
 
 
 class Sharded(Sharing):

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from clearhead.errors import ClearheadError, UnavailableError
+from clearhead.training.distributed.board import Board
 
 if TYPE_CHECKING:
     from torch._C._distributed_c10d import Store
@@ -38,6 +39,8 @@ class Team:
     """For what is said seldom and may be waited for long."""
     memory: Store | None = field(default=None, repr=False, compare=False)
     """What outlives a restart."""
+    board: Board | None = field(default=None, repr=False, compare=False)
+    """Where all are on one host, memory that all of them see."""
 
     @property
     def is_solo(self) -> bool:
@@ -132,10 +135,16 @@ class Team:
         whole = whole.detach().to(device=like.device, dtype=like.dtype)
         return distribute_tensor(whole, like.device_mesh, like.placements)
 
-    def add_up(self, tensor: Tensor) -> None:
-        """Let a tensor be the sum of the team's."""
-        if not self.is_solo:
-            dist.all_reduce(tensor)
+    def add_up(self, tensor: Tensor, parts: int = 1) -> None:
+        """Let a tensor be the sum of the team's, each divided by `parts`."""
+        if self.is_solo:
+            return
+        if self.board is not None and self.board.suits(tensor):
+            self.board.add_up(tensor, parts)
+            return
+        if parts > 1:
+            tensor /= parts
+        dist.all_reduce(tensor)
 
     def note(self, key: str, text: str) -> None:
         """Remember something beyond a restart."""
