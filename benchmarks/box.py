@@ -36,8 +36,9 @@ ATTRIBUTION = (
     "Tatoeba. Made with the recipes `tatoeba-de-zh-en`, going on from it `tatoeba-de-zh-en-more`, and from that "
     "`tatoeba-de-zh-en-wide`, which was stopped at step 1,424 and begun again with invented names, and from what that "
     "gave `tatoeba-de-zh-en-deep`, `tatoeba-de-zh-en-diverse`, stopped at step 4,163, with pairs that models made of "
-    "these, and `tatoeba-de-zh-en-fine`; packed with `clearhead pack --dtype int8`. `training_config.toml` beside this "
-    "card has every setting of the last part."
+    "these, `tatoeba-de-zh-en-fine`, `tatoeba-de-zh-en-agree`, stopped at step 1,300, `tatoeba-de-zh-en-close` and "
+    "`tatoeba-de-zh-en-sharp`; packed with `clearhead pack --dtype int8`. `training_config.toml` beside this card has "
+    "every setting of the last part."
 )
 
 

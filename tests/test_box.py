@@ -48,7 +48,8 @@ def test_nothing_leaks_and_no_example_is_in_the_data(real_data: Path, monkeypatc
 
 
 @pytest.mark.parametrize(
-    "recipe", [RECIPE, *(f"{RECIPE}-{part}" for part in ("more", "wide", "deep", "diverse", "fine"))]
+    "recipe",
+    [RECIPE, *(f"{RECIPE}-{part}" for part in ("more", "wide", "deep", "diverse", "fine", "agree", "close", "sharp"))],
 )
 def test_the_recipes_stay_below_sixteen_megabytes(recipe: str) -> None:
     """A byte a parameter and a little for scales, and a tokenizer of less than 80 bytes an entry."""
