@@ -65,9 +65,6 @@ POOLS = ((1, 60, ((3, "none"),)), (2, 200, ((2, "full"),)))
 
 Work = Callable[[], object]
 
-# These models are so small that all of them would go through sockets, or at once.
-board.LEAST_BYTES, board.PIECE_BYTES = 1, 512
-
 
 def config(out: Path, **changes: Any) -> RunConfig:
     tree = {key: dict(value) for key, value in TREE.items()}
@@ -363,6 +360,8 @@ def main(root: Path, names: list[str]) -> dict[str, Any]:
     assert hasattr(distributed_c10d, "_object_to_tensor"), "what torch turns objects into bytes with"
     distributed_c10d._object_to_tensor = refuse
     logbook.draw_curve = lambda metrics, picture: None
+    # These models are so small that all of them would go through sockets, or at once.
+    board.LEAST_BYTES, board.PIECE_BYTES = 1, 512
     tried = {"equal": equal, "relay": relay, "norms": norms, "resumed": resumed, "texts": texts, "mistakes": mistakes}
     tried["sockets"] = sockets
     report = {}

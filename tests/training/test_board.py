@@ -23,6 +23,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="files that are 
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(board, "FOLDER", tmp_path)
     monkeypatch.setattr(board, "PIECE_BYTES", 64)
+    monkeypatch.setattr(board, "LEAST_BYTES", 1024)
     return tmp_path
 
 
