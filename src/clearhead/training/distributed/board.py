@@ -1,4 +1,4 @@
-"""Memory that the processes of one host share in, tensors added up over them out, several times as fast as by sockets.
+"""Memory that the processes of one host share in, tensors added up over them out, with no socket in between.
 
 Every process writes its part where all can read it, waits for the others, and adds up what is there: in the same order
 for all of them, so that they come to the same bits.
