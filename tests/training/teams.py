@@ -362,8 +362,8 @@ def main(root: Path, names: list[str]) -> dict[str, Any]:
     logbook.draw_curve = lambda metrics, picture: None
     # These models are so small that all of them would go through sockets, or at once.
     board.LEAST_BYTES, board.PIECE_BYTES = 1, 512
-    tried = {"equal": equal, "relay": relay, "norms": norms, "resumed": resumed, "texts": texts, "mistakes": mistakes}
-    tried["sockets"] = sockets
+    trials = (equal, sockets, relay, norms, resumed, texts, mistakes)
+    tried = {trial.__name__: trial for trial in trials}
     report = {}
     for name in names or tried:
         (root / name).mkdir()

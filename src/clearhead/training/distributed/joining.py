@@ -92,7 +92,7 @@ def join(device: torch.device) -> Team:
         torch.cuda.set_device(device)
     if device.type not in ("cpu", "cuda"):
         raise UnavailableError(f"{place.size} processes cannot train on '{device.type}': add --device cpu")
-    wants_board = is_wanted(os.environ) and device.type == "cpu"
+    may_share = is_wanted(os.environ) and device.type == "cpu"
     store, meeting = _meet(place, _timeout(os.environ))
     try:
         dist.init_process_group(
@@ -113,14 +113,14 @@ def join(device: torch.device) -> Team:
     # Where a process of the team is the meeting point, nothing outlives it, and there is nobody to start it again.
     memory = store if place.is_hosted else None
     team = Team(place.rank, place.size, place.local_rank, device, control, memory)
-    return replace(team, board=_board(team, place, wants_board))
+    return replace(team, board=_board(team, place, may_share))
 
 
-def _board(team: Team, place: Place, is_wanted: bool) -> Board | None:
+def _board(team: Team, place: Place, may_share: bool) -> Board | None:
     """Memory to exchange tensors through, if all of the team can have it; the leader knows whether they should."""
     path: Path | None = None
     try:
-        if team.leads and is_wanted and place.local_size == place.size:
+        if team.leads and may_share and place.local_size == place.size:
             path = put_up(place.size)
         told = team.tell(None if path is None else str(path))
         memory = None if told is None else looked_at(Path(told), place.size)
