@@ -20,8 +20,8 @@ from torch.autograd.function import once_differentiable
 from clearhead.nn.embedding import OutputLayer
 from clearhead.nn.linear import filled, rounded_rows
 
-ROWS_AT_ONCE = 256
-"""Positions whose logits exist at the same time: few enough to stay in the cache of a CPU."""
+ROWS_AT_ONCE = 512
+"""Positions whose logits exist at the same time: many enough for quick products, few enough for a CPU's cache."""
 CHUNKS_TOGETHER = 4
 """Chunks whose gradients by the weights are added up in bf16, before their sum is added to the others' in fp32."""
 
@@ -111,7 +111,8 @@ class Loss(nn.Module, ABC):
         """
         label = self.label(output.weight.shape[0])
         if self.rows_at_once is not None and output.bias is None:
-            how = label, self.pad_id, self.agreement, self.rows_at_once
+            # As many rows of logits as in one pass.
+            how = label, self.pad_id, self.agreement, max(1, self.rows_at_once // 2)
             total, nll = _ChunkedAgreement.apply(first, second, output.weight, labels, *how)
         else:
             logits = output(first).float(), output(second).float()
@@ -196,9 +197,8 @@ class _ChunkedDivergence(torch.autograd.Function):
         rows_at_once: int,
     ) -> tuple[Tensor, Tensor]:
         narrow_hidden, narrow_weight = _narrow(hidden, weight)
-        go_through = _wide_chunks if narrow_weight is weight else _narrow_chunks
         with torch.autocast(hidden.device.type, enabled=False):
-            found = go_through(narrow_hidden, narrow_weight, labels, label, pad_id, rows_at_once)
+            found = _chunks(narrow_hidden, narrow_weight, labels, label, pad_id, rows_at_once)
         total, nll_sum, hidden_grad, weight_grad = found
         context.found = hidden_grad.to(hidden.dtype), weight_grad
         context.mark_non_differentiable(nll_sum)
@@ -216,78 +216,63 @@ Found = tuple[Tensor, Tensor, Tensor, Tensor]
 """Loss, negative log-likelihood, and the gradients by hidden vectors and weights."""
 
 
-def _wide_chunks(
+def _chunks(
     hidden: Tensor, weight: Tensor, labels: Tensor, label: SmoothLabel, pad_id: int, rows_at_once: int
 ) -> Found:
-    hidden_grad, weight_grad = torch.empty_like(hidden), torch.zeros_like(weight)
-    total, nll_sum = hidden.new_zeros((), dtype=torch.float), hidden.new_zeros((), dtype=torch.float)
-    for start in range(0, len(labels), rows_at_once):
-        rows = slice(start, start + rows_at_once)
-        chunk, right = hidden[rows], labels[rows, None]
-        logits = (chunk @ weight.t()).float()
-        points, highest = _points(logits, right[:, 0], pad_id), logits.amax(-1)
-        by_logits = torch.softmax(logits, -1, out=logits)
-        # The largest probability is exp(highest - norm): so the norm costs no second round of exponentials.
-        loss, nll = _summed(points, highest - by_logits.amax(-1).log(), label, len(weight))
-        total += loss
-        nll_sum += nll
-        by_logits = _less_label(by_logits, right, label, pad_id).to(weight.dtype)
-        torch.mm(by_logits, weight, out=hidden_grad[rows])
-        weight_grad.addmm_(by_logits.t(), chunk)
-    return total, nll_sum, hidden_grad, weight_grad
-
-
-def _narrow_chunks(
-    hidden: Tensor, weight: Tensor, labels: Tensor, label: SmoothLabel, pad_id: int, rows_at_once: int
-) -> Found:
-    """The same in bf16, where products are so fast that each pass over the logits counts: softmax is the only one.
+    """Products, and a softmax as the only pass over the logits, for in the time of another one much can be multiplied.
 
     The label is taken off the products instead, and the sum of all logits is a product with the sum of the weights.
     """
-    # Products of tiles want more rows, and the last chunk has one of few numbers of them; see docs/log.md.
-    rows_at_once, count = min(rounded_rows(2 * rows_at_once), rounded_rows(len(labels))), len(labels)
-    whole = (count - 1) // rows_at_once * rows_at_once
-    hidden = filled(hidden, whole + rounded_rows(count - whole), hidden.dtype)
-    by_hidden, weight_grad = torch.empty_like(hidden), torch.zeros_like(weight, dtype=torch.float)
-    total, nll_sum = hidden.new_zeros((), dtype=torch.float), hidden.new_zeros((), dtype=torch.float)
+    fine, count = torch.promote_types(weight.dtype, torch.float), len(labels)
+    is_narrow = weight.dtype != fine
+    if is_narrow:
+        # The last chunk, too, has one of few numbers of rows; see docs/log.md.
+        rows_at_once = min(rounded_rows(rows_at_once), rounded_rows(count))
+        whole = (count - 1) // rows_at_once * rows_at_once
+        hidden = filled(hidden, whole + rounded_rows(count - whole), hidden.dtype)
+    chunks = range(0, count, rows_at_once)
+    together = CHUNKS_TOGETHER if is_narrow else len(chunks)
     # The same memory for all chunks: pages that are new to a process take longer than what is computed in them.
-    all_logits, all_probs = (hidden.new_empty(rows_at_once, len(weight)) for _ in range(2))
-    part = torch.empty_like(weight)
+    memory, part = hidden.new_empty(min(rows_at_once, len(hidden)), len(weight)), torch.empty_like(weight)
+    by_hidden, weight_grad = torch.empty_like(hidden), torch.zeros_like(weight, dtype=fine) if is_narrow else part
+    total, nll_sum = (hidden.new_zeros((), dtype=torch.float) for _ in range(2))
     # Added up in fp32 all the same, without a copy of the weights.
-    weight_sum, wide_hidden = weight.sum(0).float(), hidden[:count].float()
-    starts = range(0, count, rows_at_once)
-    for number, start in enumerate(starts):
+    weight_sum, fine_hidden = weight.sum(0).to(fine), hidden[:count].to(fine)
+    for number, start in enumerate(chunks):
         rows = slice(start, start + rows_at_once)
         chunk, right = hidden[rows], labels[rows, None]
-        logits = torch.mm(chunk, weight.t(), out=all_logits[: len(chunk)])
-        probs = torch.softmax(logits, -1, out=all_probs[: len(chunk)])
+        logits = torch.mm(chunk, weight.t(), out=memory[: len(chunk)])
+        asked = logits[: len(right)]
+        everything = torch.mv(fine_hidden[rows], weight_sum)
+        points = Points(asked.gather(-1, right)[:, 0].to(fine), asked[:, pad_id].to(fine, copy=True), everything)
+        probs = torch.softmax(logits, -1, out=logits)
         torch.mm(probs, weight, out=by_hidden[rows])
-        torch.addmm(part, probs.t(), chunk, beta=int(number % CHUNKS_TOGETHER > 0), out=part)
-        if (number + 1) % CHUNKS_TOGETHER == 0 or number + 1 == len(starts):
+        torch.addmm(part, probs.t(), chunk, beta=int(number % together > 0), out=part)
+        if is_narrow and ((number + 1) % together == 0 or number + 1 == len(chunks)):
             weight_grad += part
-        logits, probs = logits[: len(right)], probs[: len(right)]
-        everything = torch.mv(wide_hidden[rows], weight_sum)
-        points = Points(logits.gather(-1, right)[:, 0].float(), logits[:, pad_id].float(), everything)
-        log_norm = _log_norm(logits, probs.gather(-1, right)[:, 0].float(), points.right)
+        log_norm = _log_norm(probs[: len(right)].gather(-1, right)[:, 0].to(fine), points.right, chunk, weight)
         loss, nll = _summed(points, log_norm, label, len(weight))
         total += loss
         nll_sum += nll
-    hidden_grad = by_hidden[:count].float().sub_(F.embedding(labels, weight).float(), alpha=label.right - label.others)
-    weight_grad.index_add_(0, labels, wide_hidden, alpha=label.others - label.right)
+    hidden_grad = by_hidden[:count].to(fine)
+    hidden_grad.sub_(F.embedding(labels, weight).to(fine), alpha=label.right - label.others)
+    weight_grad.index_add_(0, labels, fine_hidden, alpha=label.others - label.right)
     if label.others:
-        hidden_grad -= label.others * weight_sum + (label.padding - label.others) * weight[pad_id].float()
-        hidden_sum = wide_hidden.sum(0)
+        hidden_grad -= label.others * weight_sum + (label.padding - label.others) * weight[pad_id].to(fine)
+        hidden_sum = fine_hidden.sum(0)
         weight_grad -= label.others * hidden_sum
         weight_grad[pad_id] -= (label.padding - label.others) * hidden_sum
     return total, nll_sum, hidden_grad, weight_grad
 
 
-def _log_norm(logits: Tensor, right_prob: Tensor, right_logit: Tensor) -> Tensor:
+def _log_norm(right_prob: Tensor, right_logit: Tensor, hidden: Tensor, weight: Tensor) -> Tensor:
     """The logarithmic norm of each row: the right entry's probability is exp(its logit - norm)."""
     log_norm = right_logit - right_prob.log()
-    lost = right_prob < torch.finfo(torch.float).tiny
-    # A probability of nothing says nothing of the norm.
-    return log_norm if not lost.any() else torch.where(lost, logits.float().logsumexp(-1), log_norm)
+    lost = (right_prob < torch.finfo(torch.float).tiny).nonzero()[:, 0]
+    if len(lost):
+        # A probability of nothing says nothing of the norm.
+        log_norm[lost] = (hidden[lost] @ weight.t()).to(log_norm.dtype).logsumexp(-1)
+    return log_norm
 
 
 class _ChunkedAgreement(torch.autograd.Function):
