@@ -13,20 +13,25 @@ from torch import Tensor, nn
 
 from clearhead.errors import ConfigError, choose
 from clearhead.nn.cache import KeyValueCache, KeyValues, Seats
+from clearhead.nn.gapless import Gapless
 from clearhead.nn.kernels import KERNELS, Exact, Telling
 from clearhead.nn.linear import Linear, project
 from clearhead.nn.positions import Positions
 from clearhead.nn.tokens import Witness
 
 
-def split_heads(x: Float[Tensor, "batch time width"], num_heads: int) -> Float[Tensor, "batch {num_heads} time _"]:
+def split_heads(
+    x: Float[Tensor, "rows tokens width"], num_heads: int, gapless: Gapless | None = None
+) -> Float[Tensor, "batch {num_heads} time _"]:
     """Cut the features into heads: (batch, time, heads · head_dim) → (batch, heads, time, head_dim)."""
-    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+    return x.unflatten(-1, (num_heads, -1)).transpose(1, 2) if gapless is None else gapless.split_heads(x, num_heads)
 
 
-def merge_heads(x: Float[Tensor, "batch heads time head_dim"]) -> Float[Tensor, "batch time width"]:
+def merge_heads(
+    x: Float[Tensor, "batch heads time head_dim"], gapless: Gapless | None = None
+) -> Float[Tensor, "rows tokens width"]:
     """Lay the heads side by side again."""
-    return x.transpose(1, 2).flatten(2)
+    return x.transpose(1, 2).flatten(2) if gapless is None else gapless.merge_heads(x)
 
 
 def checked_heads(heads: Sequence[int], num_heads: int, num_kv_heads: int) -> tuple[int, ...]:
@@ -80,8 +85,8 @@ class Attention(nn.Module):
 
     def forward(
         self,
-        x: Float[Tensor, "batch query dim"],
-        context: Float[Tensor, "batch key dim"] | KeyValues | None = None,
+        x: Float[Tensor, "rows tokens dim"],
+        context: Float[Tensor, "rows others dim"] | KeyValues | None = None,
         *,
         allowed: Bool[Tensor, "#memories #heads #query key"] | None = None,
         bias: Float[Tensor, "#memories #heads #query key"] | None = None,
@@ -91,24 +96,27 @@ class Attention(nn.Module):
         cache: KeyValueCache | None = None,
         seats: Seats | None = None,
         witness: Witness | None = None,
-    ) -> Float[Tensor, "batch query dim"]:
+        gapless: Gapless | None = None,
+        context_gapless: Gapless | None = None,
+    ) -> Float[Tensor, "rows tokens dim"]:
         """Mix; with `seats`, the rows of `x` look at a context that several of them may share.
 
         `bias` is added to the scores, beside what positions add; `at` says where the tokens of `x` stand, if not one
-        after the other. A `witness` is told what they did.
+        after the other. A `witness` is told what they did. Where `x` or the context lies without padding, its `gapless`
+        says how it stands in sequences, as many for both.
         """
         if context is None:
             query, *own = project(x, self.query, self.key, self.value)
-            query = split_heads(query, self.num_heads)
-            query, key, value = self._own_past(query, self._as_heads(*own), positions, cache, at)
+            query = split_heads(query, self.num_heads, gapless)
+            query, key, value = self._own_past(query, self._as_heads(own, gapless), positions, cache, at)
             if positions is not None:
                 apart = positions.bias(query.shape[2], key.shape[2], x.device, at)
                 apart = apart if apart is None or self.is_whole else apart[..., list(self.heads), :, :]
                 bias = bias if apart is None else apart if bias is None else apart + bias
         else:
             query = self.query(x)
-            query = split_heads(query if seats is None else seats.gather(query), self.num_heads)
-            key, value = context if isinstance(context, KeyValues) else self.remember(context)
+            query = split_heads(query if seats is None else seats.gather(query), self.num_heads, gapless)
+            key, value = context if isinstance(context, KeyValues) else self.remember(context, context_gapless)
         kernel, hearing = self.kernel, {}
         if witness is not None:
             witness.see(key, self.num_heads)
@@ -126,15 +134,15 @@ class Attention(nn.Module):
             dropout=self.dropout if self.training else 0.0,
             **hearing,
         )
-        mixed = merge_heads(mixed)
+        mixed = merge_heads(mixed, gapless)
         return self.output(mixed if seats is None else seats.scatter(mixed))
 
-    def remember(self, context: Float[Tensor, "batch key dim"]) -> KeyValues:
+    def remember(self, context: Float[Tensor, "rows others dim"], gapless: Gapless | None = None) -> KeyValues:
         """The keys and values of a context, to be computed once and looked at many times."""
-        return self._as_heads(*project(context, self.key, self.value))
+        return self._as_heads(project(context, self.key, self.value), gapless)
 
-    def _as_heads(self, key: Float[Tensor, "batch key width"], value: Float[Tensor, "batch key width"]) -> KeyValues:
-        return KeyValues(split_heads(key, self.num_kv_heads), split_heads(value, self.num_kv_heads))
+    def _as_heads(self, parts: Sequence[Tensor], gapless: Gapless | None) -> KeyValues:
+        return KeyValues(*(split_heads(part, self.num_kv_heads, gapless) for part in parts))
 
     def _own_past(
         self,

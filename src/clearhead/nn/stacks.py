@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -13,6 +14,8 @@ from clearhead.nn.attention import Attention
 from clearhead.nn.cache import BlockCache, KeyValueCache, KeyValues, Seats, StackCache
 from clearhead.nn.dropout import Dropout
 from clearhead.nn.feedforward import FEED_FORWARDS, FeedForward
+from clearhead.nn.gapless import Gapless
+from clearhead.nn.linear import is_narrow, rounded_rows
 from clearhead.nn.norms import NORMS, Norm
 from clearhead.nn.positions import POSITIONS, Positions
 from clearhead.nn.reduction import Reduction
@@ -45,9 +48,10 @@ class Block(nn.Module):
         allowed: Bool[Tensor, "#batch #heads #time key"] | None = None,
         causal: bool = False,
         positions: Positions | None = None,
-        context: Float[Tensor, "batch source dim"] | None = None,
+        context: Float[Tensor, "rows others dim"] | None = None,
         context_allowed: Bool[Tensor, "memories 1 1 source"] | None = None,
         context_bias: Float[Tensor, "memories 1 1 source"] | None = None,
+        context_gapless: Gapless | None = None,
         cache: BlockCache | None = None,
         seats: Seats | None = None,
     ) -> Tokens:
@@ -55,7 +59,9 @@ class Block(nn.Module):
         own = {"allowed": allowed, "bias": tokens.bias, "causal": causal, "positions": positions, "at": tokens.at}
         witness = self.reduction.witness(tokens)
         x = self.around_attention(
-            tokens.x, lambda h: self.attention(h, **own, cache=past, witness=witness), tokens.real
+            tokens.x,
+            lambda h: self.attention(h, **own, cache=past, witness=witness, gapless=tokens.gapless),
+            tokens.real,
         )
         tokens = self.reduction(tokens._replace(x=x), witness)
         x, real = tokens.x, tokens.real
@@ -65,12 +71,16 @@ class Block(nn.Module):
                 # Without it the same attention would look at its own sequence, future included, and nobody would know.
                 raise DataError("these blocks look across at a context: give one, or a cache that was made with one")
             other = {"allowed": context_allowed, "bias": context_bias, "seats": seats}
-            x = self.around_cross(x, lambda h: cross(h, seen, **other), real)
+            lying = {"gapless": tokens.gapless, "context_gapless": context_gapless}
+            x = self.around_cross(x, lambda h: cross(h, seen, **other, **lying), real)
         return tokens._replace(x=self.around_feedforward(x, self.feedforward, real))
 
 
 class Stack(nn.Module):
     """Positions, perhaps a norm, then blocks, then the norm that the residual arrangement may ask for."""
+
+    skips_padding = True
+    """Whether, while training on a CPU, only attention sees padding."""
 
     def __init__(
         self,
@@ -90,6 +100,8 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.final_norm = final_norm
         self.causal, self.window = causal, window
+        self.num_heads = blocks[0].attention.num_heads if blocks else 1
+        self.mixes_time = any(isinstance(module, Norm) and module.mixes_time for module in self.modules())
 
     def forward(
         self,
@@ -120,21 +132,17 @@ class Stack(nn.Module):
     ) -> Tokens:
         """The same for those who must know what became of the tokens, if there may be fewer."""
         offset = cache.length if cache is not None else 0
-        allowed, places = self._allowed(tokens, offset), None
+        places = None if texts is None else self._places(texts)
+        tokens = tokens._replace(x=self.positions.embed(tokens.x, offset, places))
+        if cache is None and texts is None and self._gains_without_padding(tokens, context):
+            tokens, context = self._without_padding(tokens, context)
+        allowed = self._allowed(tokens, offset)
         if texts is not None:
-            if self.reduces:
-                raise ConfigError(
-                    "tokens cannot become fewer where several texts share a row: leave out one of the two"
-                )
-            if any(isinstance(module, Norm) and module.mixes_time for module in self.modules()):
-                raise ConfigError("texts that share a row would see each other through these norms: choose another")
-            allowed, places = masks.both(allowed, masks.same_text(texts)), masks.places_in_text(texts)
-        context_real, context_bias = (None, None) if context is None else (context.real, context.bias)
+            allowed = masks.both(allowed, masks.same_text(texts))
+        context_real, context_bias = (None, None) if context is None else (context.visible, context.bias)
         if cache is not None and cache.remembers:
             context_real, context_bias = cache.context_real, cache.context_bias
-        context_allowed = masks.padding(context_real) if context_real is not None else None
-        x = self.positions.embed(tokens.x, offset, places)
-        x = x if self.first_norm is None else self.first_norm(x, tokens.real)
+        x = tokens.x if self.first_norm is None else self.first_norm(tokens.x, tokens.real)
         tokens = tokens._replace(x=self.dropout(x))
         for index, block in enumerate(self.blocks):
             before = tokens.real
@@ -144,14 +152,45 @@ class Stack(nn.Module):
                 causal=self.causal,
                 positions=self.positions,
                 context=None if context is None else context.x,
-                context_allowed=context_allowed,
+                context_allowed=masks.padding(context_real) if context_real is not None else None,
                 context_bias=context_bias,
+                context_gapless=None if context is None else context.gapless,
                 cache=cache.blocks[index] if cache is not None else None,
                 seats=cache.seats if cache is not None else None,
             )
             if tokens.real is not before:
                 allowed = self._allowed(tokens, offset)
-        return tokens if self.final_norm is None else tokens._replace(x=self.final_norm(tokens.x, tokens.real))
+        if self.final_norm is not None:
+            tokens = tokens._replace(x=self.final_norm(tokens.x, tokens.real))
+        return tokens.opened()
+
+    def _places(self, texts: Int[Tensor, "batch time"]) -> Int[Tensor, "batch time"]:
+        """Where each token stands in its text, if several texts may share a row here."""
+        if self.reduces:
+            raise ConfigError("tokens cannot become fewer where several texts share a row: leave out one of the two")
+        if self.mixes_time:
+            raise ConfigError("texts that share a row would see each other through these norms: choose another")
+        return masks.places_in_text(texts)
+
+    def _gains_without_padding(self, tokens: Tokens, context: Tokens | None) -> bool:
+        """Whether there is any, and all but attention can do without it, while training on a CPU.
+
+        That it trains is asked first: an exporter must not see a choice that depends on what is padding.
+        """
+        trains = torch.is_grad_enabled() and tokens.x.requires_grad and tokens.x.device.type == "cpu"
+        if not (self.skips_padding and trains):
+            return False
+        streams = [tokens] if context is None else [tokens, context]
+        is_padded = any(stream.real is not None for stream in streams)
+        is_plain = all(stream.counts is None for stream in streams) and not self.reduces and not self.mixes_time
+        return is_padded and is_plain
+
+    def _without_padding(self, tokens: Tokens, context: Tokens | None) -> tuple[Tokens, Tokens | None]:
+        """Both streams as tokens one after the other, of as many sequences; in bf16 of a number that is fast."""
+        batch, num_heads = len(tokens.x), self.num_heads
+        rows = rounded_rows(batch * num_heads) if is_narrow(tokens.x) else batch * num_heads
+        sequences = batch if rows % num_heads else rows // num_heads
+        return tokens.closed(sequences), None if context is None else context.closed(sequences)
 
     def reduce_by(self, reductions: Sequence[Reduction]) -> None:
         """Let these reductions, one for each layer, take the place of those there are."""
@@ -191,15 +230,14 @@ class Stack(nn.Module):
         return KeyValues(*(part.contiguous() for part in block.cross.remember(context)))
 
     def _allowed(self, tokens: Tokens, offset: int) -> Tensor | None:
-        x, real = tokens.x, tokens.real
-        query_len = x.shape[1]
+        visible, query_len = tokens.visible, tokens.x.shape[1] if tokens.gapless is None else tokens.gapless.time
         key_len = offset + query_len
         allowed = None
         # Padding stands on the right, in the future of every real token: the causal mask hides it already.
-        if real is not None and not self.causal:
-            allowed = masks.padding(real)
+        if visible is not None and not self.causal:
+            allowed = masks.padding(visible)
         if self.window is not None:
-            near = masks.sliding_window(query_len, key_len, self.window, x.device)[None, None]
+            near = masks.sliding_window(query_len, key_len, self.window, tokens.x.device)[None, None]
             allowed = masks.both(allowed, near)
         return allowed
 

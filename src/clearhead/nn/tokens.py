@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from clearhead.nn.gapless import Gapless
 from clearhead.nn.matching import Matching, Move, move, rows_at
 
 LEAST = 1e-30
@@ -34,6 +35,25 @@ class Tokens(NamedTuple):
     """The position of each; None if they stand at 0, 1, 2, … as they came."""
     price: Float[Tensor, "batch"] | None = None
     """What share of the tokens was kept so far, summed over layers, while that is being learnt."""
+    gapless: Gapless | None = None
+    """How they stand in their sequences where `x` has them one after the other, without padding."""
+
+    def closed(self, sequences: int) -> Tokens:
+        """The same without padding, and with so many sequences when they are laid out again."""
+        real = self.x.new_ones(self.x.shape[:2], dtype=torch.bool) if self.real is None else self.real
+        gapless = Gapless(real, sequences)
+        return self._replace(x=gapless.closed(self.x), real=None, gapless=gapless)
+
+    def opened(self) -> Tokens:
+        """The same in their sequences, if they are not, with zeros for padding."""
+        if self.gapless is None:
+            return self
+        return self._replace(x=self.gapless.opened(self.x), real=self.gapless.real, gapless=None)
+
+    @property
+    def visible(self) -> Bool[Tensor, "sequences time"] | None:
+        """Which may be looked at, in their sequences; None if all may."""
+        return self.real if self.gapless is None else self.gapless.visible
 
     @property
     def bias(self) -> Float[Tensor, "batch 1 1 time"] | None:
