@@ -143,6 +143,21 @@ def test_in_bf16_a_label_that_seemed_impossible_has_a_finite_loss(output: Output
     torch.testing.assert_close(results[0], results[1], rtol=0.01, atol=0.0)
 
 
+@pytest.mark.parametrize("narrow", [False, True])
+def test_where_nothing_is_asked_nothing_is_lost_or_learnt(output: OutputLayer, narrow: bool) -> None:
+    hidden, labels = some(0)
+    torch.use_deterministic_algorithms(True)  # Memory that nobody has written to holds no zeros then.
+    try:
+        with torch.autocast("cpu", torch.bfloat16, enabled=narrow):
+            sums = LOSSES["cross_entropy"](0.1, PAD)(hidden, labels, output)
+        by_hidden, by_weight = torch.autograd.grad(sums.total, [hidden, output.weight])
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert float(sums.total.detach()) == 0.0
+    assert by_hidden.shape == hidden.shape
+    assert torch.equal(by_weight, torch.zeros_like(by_weight))
+
+
 def test_without_gradients_nothing_is_computed_for_them(output: OutputLayer) -> None:
     hidden, labels = some()
     with torch.no_grad():

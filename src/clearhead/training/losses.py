@@ -227,13 +227,13 @@ def _chunks(
     is_narrow = weight.dtype != fine
     if is_narrow:
         # The last chunk, too, has one of few numbers of rows; see docs/log.md.
-        rows_at_once = min(rounded_rows(rows_at_once), rounded_rows(count))
+        rows_at_once = min(rounded_rows(rows_at_once), rounded_rows(max(1, count)))
         whole = (count - 1) // rows_at_once * rows_at_once
         hidden = filled(hidden, whole + rounded_rows(count - whole), hidden.dtype)
     chunks = range(0, count, rows_at_once)
     together = CHUNKS_TOGETHER if is_narrow else len(chunks)
     # The same memory for all chunks: pages that are new to a process take longer than what is computed in them.
-    memory, part = hidden.new_empty(min(rows_at_once, len(hidden)), len(weight)), torch.empty_like(weight)
+    memory, part = hidden.new_empty(min(rows_at_once, len(hidden)), len(weight)), torch.zeros_like(weight)
     by_hidden, weight_grad = torch.empty_like(hidden), torch.zeros_like(weight, dtype=fine) if is_narrow else part
     total, nll_sum = (hidden.new_zeros((), dtype=torch.float) for _ in range(2))
     # Added up in fp32 all the same, without a copy of the weights.
